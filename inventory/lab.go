@@ -114,7 +114,7 @@ type Tap struct {
 	Name      string
 	Host      string // the host on which the capture runs
 	Iface     string
-	Switch    string // the switch whose ports it mirrors; empty: the host's own interface
+	Switch    string   // the switch whose ports it mirrors; empty: the host's own interface
 	Ports     []string // names of the hosts behind the mirrored ports
 	Direction Direction
 }

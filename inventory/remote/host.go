@@ -29,8 +29,8 @@ type Host interface {
 
 // Cmd is a command on a host.
 type Cmd struct {
-	Args     []string      // argv; quoted for the remote shell by the package. Args[0] "pcmlab" means the pushed binary
-	Env      []string      // KEY=VALUE
+	Args     []string // argv; quoted for the remote shell by the package. Args[0] "pcmlab" means the pushed binary
+	Env      []string // KEY=VALUE
 	Dir      string
 	Sudo     bool          // under sudo -n
 	Deadline time.Duration // for the whole command; 0 means 30 s
@@ -38,8 +38,8 @@ type Cmd struct {
 	MaxOut   int           // bytes kept per stream in Result; 0 means 1 MiB. The stream is drained all the same
 	Stdout   io.Writer     // additionally copied as it arrives; may be nil
 	Stderr   io.Writer
-	Step     string        // what this is for, in errors: "start ib_write_bw server for h1"
-	Restore  []string      // argv that the guard runs when the command ends or its owner is lost; nil: none
+	Step     string   // what this is for, in errors: "start ib_write_bw server for h1"
+	Restore  []string // argv that the guard runs when the command ends or its owner is lost; nil: none
 }
 
 // Result is what a command left.
@@ -55,8 +55,8 @@ type Result struct {
 // Process is a running guarded command.
 type Process interface {
 	PID() int
-	Release(ctx context.Context) error              // lets a held command exec
-	Stop(ctx context.Context, signal string) error  // "INT", "TERM"; after 2 s the guard sends KILL to all that is left
-	Wait(ctx context.Context) (Result, error)       // may be called more than once
+	Release(ctx context.Context) error             // lets a held command exec
+	Stop(ctx context.Context, signal string) error // "INT", "TERM"; after 2 s the guard sends KILL to all that is left
+	Wait(ctx context.Context) (Result, error)      // may be called more than once
 	Done() <-chan struct{}
 }
