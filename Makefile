@@ -1,0 +1,48 @@
+# pcmlab: `make demo` and `make test` do all the set-up themselves.
+GO      ?= go
+BIN     := bin
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+DIRTY   := $(shell test -z "$$(git status --porcelain 2>/dev/null | head -1)" && echo false || echo true)
+LDFLAGS := -X github.com/pcmlab/pcmlab/internal/build.commit=$(COMMIT) -X github.com/pcmlab/pcmlab/internal/build.dirty=$(DIRTY)
+# Tests of timing raise whole labs; they run after the others, one package at a time, so that they do not disturb each other.
+LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbackends/softnic/...
+
+export CGO_ENABLED = 0
+
+.PHONY: all setup build demo test check unit lab bench fuzz cross clean
+
+all: build
+
+setup: ## install what is missing (as root), or print the one line that does
+	@.ci/setup
+
+build: setup ## bin/pcmlab
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pcmlab ./cmd/pcmlab
+
+demo: build ## raise the virtual lab and run the five-phase incast
+	$(BIN)/pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml
+
+test: build check unit lab cross ## everything
+
+check: ## formatting, vet, changelog
+	@test -z "$$(gofmt -l . )" || { echo "gofmt needed:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+
+unit: ## tests that need no lab
+	$(GO) test -timeout 15m $$($(GO) list ./... | grep -v -E '/(cmd/pcmlab|inventory/vlab|inventory/fabric|nicbackends/softnic)(/|$$)')
+
+lab: ## tests that raise virtual labs
+	$(GO) test -count=1 -p 1 -timeout 20m $(LABPKGS)
+
+cross: ## the pushed binary on amd64 and arm64, the offline verbs on macOS
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/pcmlab
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/pcmlab
+
+bench: ## every benchmark, with the figures that docs/performance.md quotes
+	$(GO) test -run '^$$' -bench . -benchtime=2s $$($(GO) list ./... | grep -v /cmd/)
+
+fuzz: ## each fuzzer for FUZZTIME
+	.ci/fuzz $(FUZZTIME)
+
+clean:
+	rm -rf $(BIN)

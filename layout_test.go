@@ -1,0 +1,158 @@
+package pcmlab_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pcmlab/pcmlab/"
+
+// rooms is the import order of the house: a package imports only packages of rooms further down. The reason says what
+// the order protects.
+var rooms = []struct{ room, reason string }{
+	{"cmd", "the face alone may know everything; nothing may depend on the command line"},
+	{"experiments", "running and judging meet only in the bundle: the runner may use the judge, never the other way"},
+	{"analysis", "the judge works on any capture, offline: it knows neither SSH nor playbooks"},
+	{"nicbackends", "a NIC knows hosts, not playbooks"},
+	{"crn", "the congestion reporting node works on taps alone"},
+	{"rdcc", "credit control does not know the NIC that carries the data"},
+	{"pcm", "the programming model knows no vendor"},
+	{"inventory/vlab", "the virtual lab starts daemons by exec, not by import"},
+	{"inventory/fabric", "the switch knows no host"},
+	{"inventory/remote", "reach knows the lab, not what is done there"},
+	{"inventory", "the lab is data"},
+	{"capture/layers", "layers are an adapter over the wire"},
+	{"capture", "the eyes compute no metric"},
+	{"capture/roce", "the wire keeps no state"},
+	{"internal", "helpers without domain meaning"},
+}
+
+// exceptions are imports against the order, each with its reason.
+var exceptions = []struct{ from, to, reason string }{
+	{"nicbackends/softnic", "nicbackends/perftest", "the software NIC's client is what the traffic tool runs on"},
+}
+
+func roomOf(path string) int {
+	path = strings.TrimPrefix(path, module)
+	for i, r := range rooms {
+		if path == r.room || strings.HasPrefix(path, r.room+"/") {
+			return i
+		}
+	}
+	return -1
+}
+
+type pkg struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func TestImportOrder(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.ImportPath == strings.TrimSuffix(module, "/") {
+			continue // this test
+		}
+		from := roomOf(p.ImportPath)
+		if from < 0 {
+			t.Errorf("%s: in no room of the table: add it with its reason, or move it", p.ImportPath)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(imp, module) {
+				continue
+			}
+			to := roomOf(imp)
+			ours, theirs := strings.TrimPrefix(p.ImportPath, module), strings.TrimPrefix(imp, module)
+			sameRoom := to == from && (rooms[from].room != "nicbackends" || nested(ours, theirs))
+			if to > from || sameRoom || allowed(ours, theirs) {
+				continue
+			}
+			t.Errorf("%s imports %s: %s may import only rooms below it (%s)", ours, theirs, rooms[from].room, rooms[to].reason)
+		}
+	}
+}
+
+// nested says that two packages of nicbackends belong to one NIC, or that one is the common interface: NICs do not
+// know each other.
+func nested(a, b string) bool {
+	if b == "nicbackends" {
+		return true
+	}
+	pa, pb := strings.Split(a, "/"), strings.Split(b, "/")
+	return len(pa) > 1 && len(pb) > 1 && pa[1] == pb[1]
+}
+
+func allowed(from, to string) bool {
+	return slices.ContainsFunc(exceptions, func(e struct{ from, to, reason string }) bool {
+		return strings.HasPrefix(from, e.from) && strings.HasPrefix(to, e.to)
+	})
+}
+
+func TestImportOrderNamesOnlyFoldersThatExist(t *testing.T) {
+	planned := []string{"crn", "rdcc", "pcm"} // rooms whose first code comes with a later change
+	for _, r := range rooms {
+		if _, err := os.Stat(filepath.FromSlash(r.room)); err != nil && !slices.Contains(planned, r.room) {
+			t.Errorf("room %s: no such folder", r.room)
+		}
+	}
+}
+
+// TestHeavyPackagesStayOutOfTheWay: what compiles slowly, or registers itself globally, is imported in one place only.
+func TestHeavyPackagesStayOutOfTheWay(t *testing.T) {
+	only := []struct {
+		prefix, room, reason string
+	}{
+		{"github.com/google/gopacket", "capture", "gopacket stays behind capture, so that its maintained fork is a one-line swap"},
+		{"gonum.org/v1/plot", "analysis/report", "plots compile slowly"},
+		{"github.com/spf13/", "cmd/pcmlab", "settings and flags belong to the face"},
+		{"github.com/vishvananda/", "inventory/vlab", "namespaces and links are made in one place"},
+		{"github.com/goccy/go-yaml", "internal/spec", "one YAML reader"},
+	}
+	for _, p := range packages(t) {
+		ours := strings.TrimPrefix(p.ImportPath, module)
+		for _, imp := range p.Imports {
+			for _, o := range only {
+				if strings.HasPrefix(imp, o.prefix) && ours != o.room && !strings.HasPrefix(ours, o.room+"/") {
+					t.Errorf("%s imports %s: only %s may (%s)", ours, imp, o.room, o.reason)
+				}
+			}
+		}
+	}
+}
+
+func TestTopLevelFolders(t *testing.T) {
+	known := strings.Fields("cmd inventory experiments pcm rdcc crn nicbackends capture analysis docs labs playbooks internal .ci .git bin runs")
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(known, e.Name()) {
+			t.Errorf("folder %s: not one of the project's top-level folders", e.Name())
+		}
+	}
+}
