@@ -1,0 +1,126 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Role says what a capture is used for.
+type Role string
+
+// The roles of a capture. The zero value is Judged.
+const (
+	Judged   Role = ""         // metrics come from it, e.g. the switch's egress to the receiver
+	Upstream Role = "upstream" // before the queue; used only for loss between taps
+)
+
+// Input is one capture file.
+type Input struct {
+	Path string // pcap or pcapng
+	Tap  string // name of the tap, for messages and the document; may be empty
+	Role Role
+}
+
+// Phase is a window of time that gets numbers of its own.
+type Phase struct {
+	Name    string
+	StartNS int64 // since the epoch, on the capture's clock
+	EndNS   int64
+
+	// TrimStart and TrimEnd are cut off before rates, shares and Jain's index are taken. Both zero means the
+	// default: one second at each end, or 10 % of the phase where that is shorter or time is scaled. Negative
+	// means no trim at that end. "Over its last 60 %" is TrimStart = 40 % of the phase, TrimEnd = -1.
+	TrimStart, TrimEnd time.Duration
+
+	// Flows are the sources that are expected to send, by data address or by a name of Options.Names. Empty
+	// means whoever sends.
+	Flows []string
+}
+
+// CounterDelta is what NIC or switch counters say moved while the capture ran; it tells a quiet link from a blind tap.
+type CounterDelta struct {
+	Packets int64  // RoCE packets by the counters
+	Source  string // whose counters, for the message
+}
+
+// Options steer Run. The zero value analyses port 4791 in 10 ms bins without phases.
+type Options struct {
+	Bin       time.Duration // width of a bin of the series; 0 means DefaultBin. It doubles when MaxCells would be passed.
+	UDPPort   uint16        // 0 means 4791
+	Phases    []Phase
+	TimeScale float64 // S of a virtual lab; 0 means 1
+
+	LinkRateBps float64 // rate of the judged link as built; 0 means unknown: utilisation is null
+	Names       map[netip.Addr]string
+	Counters    *CounterDelta // nil means not read: "blind" cannot be told from quiet
+	CheckICRC   bool          // verify the ICRC of packets that were captured whole
+
+	DedupWindow time.Duration // copies made by mirrors are removed within it; 0 means DefaultDedupWindow, negative: keep them
+	MaxCells    int           // bound on bins x flows held in memory; 0 means DefaultMaxCells
+}
+
+// Defaults of Options.
+const (
+	DefaultBin         = 10 * time.Millisecond
+	DefaultDedupWindow = time.Millisecond
+	DefaultMaxCells    = 1 << 20
+	DefaultTrim        = time.Second
+	defaultTrimShare   = 0.1
+)
+
+// resolved returns o with its defaults filled in, or every mistake in it.
+func (o Options) resolved() (Options, error) {
+	if o.Bin == 0 {
+		o.Bin = DefaultBin
+	}
+	if o.UDPPort == 0 {
+		o.UDPPort = 4791
+	}
+	if o.TimeScale == 0 {
+		o.TimeScale = 1
+	}
+	if o.DedupWindow == 0 {
+		o.DedupWindow = DefaultDedupWindow
+	}
+	if o.MaxCells == 0 {
+		o.MaxCells = DefaultMaxCells
+	}
+	var errs []error
+	if o.Bin < 0 {
+		errs = append(errs, fmt.Errorf("bin %v: must be positive", o.Bin))
+	}
+	if o.TimeScale < 0 {
+		errs = append(errs, fmt.Errorf("time scale %g: must be positive", o.TimeScale))
+	}
+	if o.LinkRateBps < 0 {
+		errs = append(errs, fmt.Errorf("link rate %g bit/s: must be positive", o.LinkRateBps))
+	}
+	for _, p := range o.Phases {
+		if p.EndNS <= p.StartNS {
+			errs = append(errs, fmt.Errorf("phase %q: ends at %d ns, which is not after its start at %d ns", p.Name, p.EndNS, p.StartNS))
+			continue
+		}
+		if from, to := p.window(o.TimeScale); to <= from {
+			errs = append(errs, fmt.Errorf("phase %q: nothing is left of its %v after trimming %v and %v", p.Name,
+				time.Duration(p.EndNS-p.StartNS), p.TrimStart, p.TrimEnd))
+		}
+	}
+	return o, errors.Join(errs...)
+}
+
+// window gives the trimmed window [from, to) of p.
+func (p Phase) window(timeScale float64) (from, to int64) {
+	length := time.Duration(p.EndNS - p.StartNS)
+	start, end := p.TrimStart, p.TrimEnd
+	if start == 0 && end == 0 {
+		share := time.Duration(float64(length) * defaultTrimShare)
+		start = DefaultTrim
+		if share < start || timeScale > 1 {
+			start = share
+		}
+		end = start
+	}
+	return p.StartNS + int64(max(start, 0)), p.EndNS - int64(max(end, 0))
+}
