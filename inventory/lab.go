@@ -75,11 +75,12 @@ type NIC struct {
 
 // Switch is a switch of the lab. Its thresholds hold for each of its ports.
 type Switch struct {
-	Name   string
-	Host   string     // host on which its counters and taps are read; empty: it cannot be asked
-	Buffer units.Size // shared packet buffer
-	ECN    *ECN       // nil: no marking
-	PFC    *PFC       // nil: off
+	Name    string
+	Host    string     // host on which its counters and taps are read; empty: it cannot be asked
+	Backend string     // how it is asked: "fabric" is the software switch; empty: it cannot be asked
+	Buffer  units.Size // shared packet buffer
+	ECN     *ECN       // nil: no marking
+	PFC     *PFC       // nil: off
 }
 
 // ECN is a RED marking curve on the instantaneous queue: no marks below KMin, PMax at KMax, all above.
