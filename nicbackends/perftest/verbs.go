@@ -42,13 +42,6 @@ type QP interface {
 	Close() error
 }
 
-// Sender is a QP that can also SEND; ib_send_bw needs it of both sides.
-type Sender interface {
-	PostSends(n, size int) error                                            // counts towards TxDepth and Completions as a write does
-	PostRecvs(n, size int) error                                            // receive buffers; RxDepth bounds them
-	Received(ctx context.Context, timeout time.Duration) (n int, err error) // receive completions, as Completions
-}
-
 // ReadPoster is a QP that can also READ; ib_read_bw needs it of the client.
 type ReadPoster interface {
 	PostReads(n, size int) error // from remote.VA to the own buffer; completes as a write does
@@ -58,7 +51,6 @@ type ReadPoster interface {
 type QPOptions struct {
 	BufferSize   int // bytes registered; the largest message must fit
 	TxDepth      int // posted and not completed messages; 0 means 128
-	RxDepth      int // receive buffers, for SEND alone; 0 means 512
 	MTU          int // path MTU in bytes: 256, 512, 1024, 2048 or 4096; 0 means the port's active MTU
 	GIDIndex     int // index into the port's GID table
 	TrafficClass int // byte of the IP header: DSCP<<2 | ECN; 0 means the device's own setting
