@@ -1,0 +1,235 @@
+package qp
+
+import (
+	"time"
+
+	"github.com/pcmlab/pcmlab/capture/roce"
+)
+
+// wqe is a work request in the send queue. first is its first PSN, known when it is started.
+type wqe struct {
+	WorkRequest
+	packets int
+	first   uint32
+	started bool
+}
+
+// requester is the sending half. PSNs: una <= next <= top, where [una, top) was sent and is not acknowledged and
+// next < top only after going back.
+type requester struct {
+	sq          ring[wqe]
+	uncollected int
+
+	una, next, top uint32
+	cur            uint64 // absolute number in sq of the work request that next belongs to
+	packet         int    // packet of it
+
+	asked     uint32 // highest PSN sent with an acknowledgement request
+	sinceAsk  int    // packets sent since
+	anyAsked  bool
+	armed     bool // the timeout runs
+	timeoutAt time.Duration
+	retries   int // without progress
+	rnr       int
+	waiting   bool // an RNR NAK's time runs
+	rnrUntil  time.Duration
+}
+
+func (r *requester) start(psn uint32) {
+	r.una, r.next, r.top = psn&roce.PSNMask, psn&roce.PSNMask, psn&roce.PSNMask
+}
+
+func (r *requester) stop() {
+	r.armed, r.waiting, r.anyAsked = false, false, false
+	r.cur, r.packet = r.sq.tail, 0
+	r.next, r.una = r.top, r.top
+}
+
+// pending reports whether a packet is left to send within the window.
+func (r *requester) pending(window int) bool {
+	return r.cur < r.sq.tail && roce.PSNDiff(r.next, r.una) < window
+}
+
+// nextData builds the packet at next. The caller has checked pending.
+func (m *Machine) nextData(now time.Duration, p *Out) {
+	r := &m.req
+	w := r.sq.at(r.cur)
+	again := roce.PSNDiff(r.next, r.top) < 0
+	if !w.started {
+		w.first, w.started = r.next, true
+	}
+	offset := r.packet * m.c.MTU
+	length := min(m.c.MTU, int(w.Length)-offset)
+	first, last := r.packet == 0, r.packet == w.packets-1
+
+	*p = Out{Local: w.Local + uint64(offset), Length: length, Retransmit: again}
+	p.BTH = roce.BTH{Opcode: opcode(w.Op, first, last), Pad: uint8(-length & 3), DestQP: m.peer, PSN: r.next, PKey: roce.DefaultPKey, MigReq: true}
+	if first && w.Op == Write {
+		p.RETH = roce.RETH{VA: w.RemoteVA, RKey: w.RKey, DMALen: w.Length}
+	}
+
+	r.next = roce.PSNAdd(r.next, 1)
+	if !again {
+		r.top = r.next
+	}
+	if r.packet++; last {
+		r.cur++
+		r.packet = 0
+	}
+	// An acknowledgement is asked for at the end of each message, inside long ones, and where the window would
+	// otherwise close without an answer on its way.
+	r.sinceAsk++
+	if last || r.sinceAsk >= m.c.AckEvery || roce.PSNDiff(r.next, r.una) >= m.c.Window {
+		p.BTH.AckReq = true
+		r.sinceAsk = 0
+		if !r.anyAsked || roce.PSNDiff(p.BTH.PSN, r.asked) > 0 {
+			r.asked, r.anyAsked = p.BTH.PSN, true
+		}
+		if !r.armed && m.c.Timeout > 0 {
+			r.armed, r.timeoutAt = true, now+m.c.Timeout
+		}
+	}
+
+	m.n.TxDataPackets++
+	m.n.TxPayloadBytes += uint64(length)
+	if again {
+		m.n.RetransmittedPackets++
+		m.n.RetransmittedBytes += uint64(length)
+	}
+}
+
+func opcode(op Op, first, last bool) roce.Opcode {
+	base := roce.RCSendFirst
+	if op == Write {
+		base = roce.RCWriteFirst
+	}
+	switch {
+	case first && last:
+		return base + 4
+	case first:
+		return base
+	case last:
+		return base + 2
+	}
+	return base + 1
+}
+
+// acknowledge handles an ACK, NAK or RNR NAK (IBTA 9.7.5).
+func (m *Machine) acknowledge(now time.Duration, in *In) {
+	r := &m.req
+	psn := in.BTH.PSN
+	// Only what was sent and is not yet acknowledged can be answered; anything else is a ghost: a duplicate, late, or
+	// forged.
+	if roce.PSNDiff(psn, r.una) < 0 || roce.PSNDiff(psn, r.top) >= 0 {
+		return
+	}
+	switch in.AETH.Kind() {
+	case roce.Ack:
+		m.n.RxAckPackets++
+		m.advance(now, roce.PSNAdd(psn, 1))
+	case roce.RNRNak:
+		m.n.RxNakPackets++
+		m.n.RNRNakReceived++
+		m.advance(now, psn)
+		if m.c.RNRRetry != 7 {
+			if r.rnr++; r.rnr > m.c.RNRRetry {
+				m.n.RNRNakRetryErr++
+				m.failHead(RNRRetryExceeded, in.AETH.Syndrome)
+				return
+			}
+		}
+		r.armed = false
+		r.waiting = true
+		r.rnrUntil = now + m.c.RNRScale.Time(in.AETH.RNRTimer())
+		m.goBack(psn)
+	case roce.Nak:
+		m.n.RxNakPackets++
+		m.advance(now, psn)
+		switch in.AETH.Code() {
+		case roce.NakSequence:
+			m.n.PacketSeqErr++
+			m.retry(now, psn)
+		case roce.NakRemoteAccess:
+			m.n.ReqRemoteAccess++
+			m.failHead(RemoteAccessError, in.AETH.Syndrome)
+		case roce.NakRemoteOperational:
+			m.n.ReqRemoteOperation++
+			m.failHead(RemoteOperation, in.AETH.Syndrome)
+		default: // invalid request, and codes of services that RC does not have
+			m.n.ReqInvalid++
+			m.failHead(RemoteInvalidRequest, in.AETH.Syndrome)
+		}
+	}
+}
+
+// advance takes all PSNs before una as acknowledged and completes the work requests they end.
+func (m *Machine) advance(now time.Duration, una uint32) {
+	r := &m.req
+	if roce.PSNDiff(una, r.una) <= 0 {
+		return
+	}
+	r.una = una
+	r.retries, r.rnr = 0, 0
+	for r.sq.len() > 0 {
+		w := r.sq.at(r.sq.head)
+		if !w.started || roce.PSNDiff(roce.PSNAdd(w.first, w.packets), una) > 0 {
+			break
+		}
+		m.complete(Completion{ID: w.ID, Op: w.Op, Status: Success, Length: w.Length})
+		r.sq.pop()
+	}
+	if roce.PSNDiff(r.next, una) < 0 || r.cur < r.sq.head {
+		m.seek(una)
+	}
+	if r.anyAsked && roce.PSNDiff(r.asked, una) >= 0 && m.c.Timeout > 0 {
+		r.armed, r.timeoutAt = true, now+m.c.Timeout
+	} else {
+		r.armed = false
+	}
+}
+
+// retry goes back to psn, or gives up when the retries are used.
+func (m *Machine) retry(now time.Duration, psn uint32) bool {
+	r := &m.req
+	if r.retries++; r.retries > m.c.RetryCount {
+		m.n.ReqTransportRetriesExceeded++
+		m.failHead(RetryExceeded, 0)
+		return false
+	}
+	r.armed = false
+	r.waiting = false
+	m.goBack(psn)
+	return true
+}
+
+// goBack makes psn the next to be sent.
+func (m *Machine) goBack(psn uint32) {
+	m.seek(psn)
+	m.req.sinceAsk = 0
+	m.req.anyAsked = false
+}
+
+// seek puts the send position at psn, una <= psn <= top.
+func (m *Machine) seek(psn uint32) {
+	r := &m.req
+	r.next = psn
+	for r.cur, r.packet = r.sq.head, 0; r.cur < r.sq.tail; r.cur++ {
+		w := r.sq.at(r.cur)
+		if !w.started {
+			return
+		}
+		if n := roce.PSNDiff(psn, w.first); n < w.packets {
+			r.packet = n
+			return
+		}
+	}
+}
+
+// failHead ends the oldest work request with status and flushes the rest.
+func (m *Machine) failHead(status Status, syndrome uint8) {
+	if w, ok := m.req.sq.pop(); ok {
+		m.n.ReqCQEError++
+		m.complete(Completion{ID: w.ID, Op: w.Op, Status: status, Syndrome: syndrome, Length: w.Length})
+	}
+	m.Fail()
+}
