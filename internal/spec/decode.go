@@ -37,7 +37,7 @@ func Decode(file string, data []byte, into any) (*Doc, error) {
 	d := &Doc{File: file}
 	d.root = d.tree(data)
 	if d.root == nil {
-		d.bad = append(d.bad, P())
+		d.mark(P())
 		return d, d.Err()
 	}
 	c := &context{doc: d}
@@ -64,7 +64,7 @@ func (c *context) wrongType(p Path, n *node, want, fix string) {
 // decode fills v from n. v is addressable.
 func (c *context) decode(p Path, n *node, v reflect.Value, r *rules) {
 	if n.kind == refused {
-		c.doc.bad = append(c.doc.bad, p)
+		c.doc.mark(p)
 		return
 	}
 	t := v.Type()
@@ -154,8 +154,11 @@ func (c *context) decodeStruct(p Path, n *node, v reflect.Value) {
 	for _, e := range n.entries {
 		f := find(fields, e.key.text)
 		if f == nil {
-			c.doc.at(p, e.key, Unknown, fmt.Sprintf("unknown key %s", quote(e.key.text)), Suggest(e.key.text, names(fields)))
-			seen[Nearest(e.key.text, names(fields))] = true // a misspelt required key is one mistake, not two
+			meant := Nearest(e.key.text, names(fields))
+			c.doc.mark(p.With(e.key.text))
+			c.doc.mark(p.With(meant))
+			c.doc.add(e.key.line, e.key.col, e.key.width, Unknown, prefix(p)+fmt.Sprintf("unknown key %s", quote(e.key.text)), Suggest(e.key.text, names(fields)))
+			seen[meant] = true // a misspelt required key is one mistake, not two
 			continue
 		}
 		seen[f.name] = true
@@ -164,7 +167,8 @@ func (c *context) decodeStruct(p Path, n *node, v reflect.Value) {
 	c.defaults(fields, v, func(f *field) bool { return seen[f.name] })
 	for _, f := range fields {
 		if f.required && !seen[f.name] {
-			c.doc.at(p, n, Missing, fmt.Sprintf("required key %q is missing", f.name), addFix(f))
+			c.doc.mark(p.With(f.name))
+			c.doc.add(n.line, n.col, n.width, Missing, prefix(p)+fmt.Sprintf("required key %q is missing", f.name), addFix(f))
 		}
 	}
 }

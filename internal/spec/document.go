@@ -15,7 +15,9 @@ type Doc struct {
 	lines    []string
 	root     *node
 	problems []*Problem
-	bad      []Path // of structural problems
+	seen     map[Problem]bool
+	wrong    map[string]bool // paths of structural problems
+	holds    map[string]bool // paths that are wrong or hold one that is
 }
 
 // Path leads to a value: keys are strings, positions in lists are ints.
@@ -44,16 +46,13 @@ func (p Path) String() string {
 	return b.String()
 }
 
-func (p Path) hasPrefix(q Path) bool {
-	if len(q) > len(p) {
-		return false
+// keys are the texts of the path's own beginnings, from the root to p itself.
+func (p Path) keys() []string {
+	out := make([]string, 1, len(p)+1)
+	for i, e := range p {
+		out = append(out, fmt.Sprintf("%s\x00%v", out[i], e))
 	}
-	for i := range q {
-		if p[i] != q[i] {
-			return false
-		}
-	}
-	return true
+	return out
 }
 
 // Pos is a place in the file, both from 1; columns count characters.
@@ -110,12 +109,28 @@ func (d *Doc) Text(p Path) string {
 // Bad says that a mistake was found at p, beneath it, or in something that holds it, while the file was decoded. A
 // check that depends on the value then says nothing new.
 func (d *Doc) Bad(p Path) bool {
-	for _, b := range d.bad {
-		if b.hasPrefix(p) || p.hasPrefix(b) {
+	keys := p.keys()
+	if d.holds[keys[len(p)]] {
+		return true
+	}
+	for _, k := range keys {
+		if d.wrong[k] {
 			return true
 		}
 	}
 	return false
+}
+
+// mark remembers that the value at p is wrong.
+func (d *Doc) mark(p Path) {
+	if d.wrong == nil {
+		d.wrong, d.holds = map[string]bool{}, map[string]bool{}
+	}
+	keys := p.keys()
+	d.wrong[keys[len(p)]] = true
+	for _, k := range keys {
+		d.holds[k] = true
+	}
 }
 
 // Errorf adds a mistake at the value of p. fix says what would be right and may be empty.
@@ -149,7 +164,7 @@ func (d *Doc) Err() error {
 
 // at reports a structural problem of the value n at path p.
 func (d *Doc) at(p Path, n *node, kind Kind, message, fix string) {
-	d.bad = append(d.bad, p)
+	d.mark(p)
 	d.add(n.line, n.col, n.width, kind, prefix(p)+message, fix)
 }
 
@@ -169,5 +184,13 @@ func (d *Doc) add(line, col, width int, kind Kind, message, fix string) {
 		source = d.lines[line-1]
 	}
 	col = min(max(1, col), utf8.RuneCountInString(source)+1)
-	d.problems = append(d.problems, &Problem{File: d.File, Line: line, Col: col, Width: max(1, width), Kind: kind, Message: message, Fix: fix, source: source})
+	p := Problem{File: d.File, Line: line, Col: col, Width: max(1, width), Kind: kind, Message: message, Fix: fix, source: source}
+	if d.seen[p] { // a default that many entries take is one mistake
+		return
+	}
+	if d.seen == nil {
+		d.seen = map[Problem]bool{}
+	}
+	d.seen[p] = true
+	d.problems = append(d.problems, &p)
 }

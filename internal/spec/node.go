@@ -18,7 +18,7 @@ import (
 const (
 	MaxBytes = 1 << 20
 	MaxDepth = 32
-	MaxNodes = 100_000
+	MaxNodes = 50_000
 )
 
 type nodeKind int
