@@ -144,9 +144,9 @@ func (e *engine) run(ctx context.Context, ready func()) error {
 		e.tuneThread()
 		ready()
 		err = e.loop()
+		e.io.close()
 	})
 	wg.Wait()
-	e.io.close()
 	return err
 }
 

@@ -19,8 +19,18 @@ func newDriver(want IO, targets []target, ports int, pool *Pool, epoch time.Time
 	if !taps {
 		kind = IOPacket
 	}
-	if want != IOAuto && want != kind {
-		return nil, fmt.Errorf("io %q does not fit these ports (%s does)", want, kind)
+	switch {
+	case want == IOUring, want == IOAuto && taps:
+		d, err := newUringDriver(targets, ports, pool, epoch)
+		if err == nil {
+			return d, nil
+		}
+		if want == IOUring {
+			return nil, err
+		}
+		log.Info("falling back to read and write", "reason", err)
+	case want != IOAuto && want != kind:
+		return nil, fmt.Errorf("io %q does not fit these ports: %s does", want, kind)
 	}
 	return newEpollDriver(kind, targets, ports, pool, epoch)
 }
@@ -35,7 +45,8 @@ type epollDriver struct {
 	ports   int
 	pool    *Pool
 	epoch   time.Time
-	ep, ev  int
+	ep      int
+	waker   *waker
 	ready   [64]unix.EpollEvent
 	read    *Packet  // an empty buffer kept for the next TAP frame
 	batches []*batch // per target; nil for TAP devices
@@ -44,17 +55,17 @@ type epollDriver struct {
 }
 
 func newEpollDriver(kind IO, targets []target, ports int, pool *Pool, epoch time.Time) (*epollDriver, error) {
-	d := &epollDriver{epoch: epoch, targets: targets, ports: ports, pool: pool, batches: make([]*batch, len(targets)), ep: -1, ev: -1}
+	d := &epollDriver{epoch: epoch, targets: targets, ports: ports, pool: pool, batches: make([]*batch, len(targets)), ep: -1}
 	d.st = ioStats{kind: kind, targets: make([]targetStats, len(targets)), portsUp: ports}
 	var err error
 	if d.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	if d.ev, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+	if d.waker, err = newWaker(true); err != nil {
 		d.close()
-		return nil, fmt.Errorf("eventfd: %w", err)
+		return nil, err
 	}
-	if err := d.control(unix.EPOLL_CTL_ADD, -1, d.ev); err != nil {
+	if err := d.control(unix.EPOLL_CTL_ADD, -1, d.waker.fd); err != nil {
 		d.close()
 		return nil, err
 	}
@@ -113,22 +124,20 @@ func (d *epollDriver) control(op, index, fd int) error {
 
 func (d *epollDriver) stats() *ioStats { return &d.st }
 
-func (d *epollDriver) wake() {
-	one := [8]byte{1}
-	_, _ = unix.Write(d.ev, one[:])
-}
+func (d *epollDriver) wake() { d.waker.wake() }
 
 func (d *epollDriver) close() {
 	if d.read != nil {
 		d.pool.Release(d.read)
 		d.read = nil
 	}
-	for _, fd := range []int{d.ep, d.ev} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+	if d.ep >= 0 {
+		_ = unix.Close(d.ep)
+		d.ep = -1
 	}
-	d.ep, d.ev = -1, -1
+	if d.waker != nil {
+		d.waker.close()
+	}
 }
 
 func (d *epollDriver) pause(port int, paused bool) {
@@ -177,7 +186,7 @@ func (d *epollDriver) exchange(out []Output, until time.Duration, in []arrival) 
 		case port < 0:
 			var count [8]byte
 			d.st.syscalls++
-			_, _ = unix.Read(d.ev, count[:])
+			_, _ = unix.Read(d.waker.fd, count[:])
 			d.st.woken = true
 		case d.st.targets[port].down:
 		case d.batches[port] != nil:

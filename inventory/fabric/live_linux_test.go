@@ -109,7 +109,9 @@ var paths = []struct {
 	io   IO
 	kind Kind
 }{
+	{IOUring, KindTAP},
 	{IOReadWrite, KindTAP},
+	{IOUring, KindPacket},
 	{IOPacket, KindPacket},
 }
 
