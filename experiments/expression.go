@@ -276,3 +276,28 @@ func suggestMetric(word string) string {
 	}
 	return " (known: " + strings.Join(names, ", ") + ")"
 }
+
+// queries runs the expectation against nothing to learn which phases and flows it names. Alternatives that are not
+// reached (`a or b`) are found because every metric is given as both 0 and 1.
+func (x *Expression) queries() (counters []string, asked []Query) {
+	for _, v := range []float64{0, 1} {
+		s := &spy{value: v}
+		x.Holds(s)
+		asked = append(asked, s.asked...)
+	}
+	return x.uses, asked
+}
+
+type spy struct {
+	value float64
+	asked []Query
+}
+
+func (s *spy) Value(_ string, q Query) (float64, error) {
+	if !slices.Contains(s.asked, q) {
+		s.asked = append(s.asked, q)
+	}
+	return s.value, nil
+}
+
+func (s *spy) Counter(string) (float64, error) { return s.value, nil }

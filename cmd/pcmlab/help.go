@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// helpTopics are pages that `pcmlab help TOPIC` prints.
+func helpTopics(e *env) []*cobra.Command {
+	topics := []struct{ name, short, text string }{
+		{"exit-codes", "What the exit status of pcmlab means", ""},
+		{"expectations", "What a playbook's expectations may say", expectationsHelp},
+		{"settings", "Flags, environment, settings file", settingsHelp},
+		{"labs", "How a lab file describes hosts, NICs, links and taps", labsHelp},
+	}
+	var commands []*cobra.Command
+	for _, t := range topics {
+		c := &cobra.Command{Use: t.name, Short: t.short, Long: strings.TrimSpace(t.text)}
+		if t.name == "exit-codes" {
+			c.SetHelpFunc(func(*cobra.Command, []string) { printExitCodes(e.stdout) })
+		} else {
+			text := c.Long
+			c.SetHelpFunc(func(*cobra.Command, []string) { fmt.Fprintln(e.stdout, text) })
+		}
+		commands = append(commands, c)
+	}
+	return commands
+}
+
+const settingsHelp = `
+Every flag can also be given by an environment variable and in the settings file.
+
+  flag                  environment              settings file
+  run --out DIR         PCMLAB_RUN_OUT           run: {out: DIR}
+  analyze --bin 10ms    PCMLAB_ANALYZE_BIN       analyze: {bin: 10ms}
+  --quiet               PCMLAB_QUIET             quiet: true
+
+flag > environment > file > default. 'pcmlab config show --origin' says which won, 'pcmlab config path' where the
+file lies (PCMLAB_CONFIG names another one). Unknown keys in the file are refused.
+`
+
+const labsHelp = `
+A lab file says what exists: hosts and how SSH reaches them, their NICs, the links and switches between them, and the
+taps where packets can be captured. Rates, delays and protocol times are hardware figures; a lab with a 'virtual:'
+section is built from network namespaces with rates divided and times multiplied by its time_scale.
+
+labs/virtual-4.yaml and labs/hardware-example.yaml are commented examples; inventory/schema.json is the JSON Schema
+that editors can use. 'pcmlab validate FILE' names every mistake with its line.
+
+'run --set KEY=VALUE' changes a value of the lab for one run: nic.dcqcn=off, nic.h1.dscp=26, link.buffer=64KiB,
+switch.ecn.kmin=100KiB, virtual.time_scale=100.
+`
+
+const expectationsHelp = `
+An expectation is an expression that must hold. Metrics are functions with an optional phase and flow; a phase is
+measured in its window less the trims of 'measure:'.
+
+  jain(phase="three") >= 0.95           Jain's index over the phase's mean goodputs
+  utilisation(phase="two") >= 0.85      wire rate over the bottleneck's rate
+  goodput(flow="h1") > 50*Mb            unique payload, bit/s; hw_goodput() gives the hardware-equivalent
+  ce_share(phase="two") > 0             CE-marked share of the data packets
+  cnps(phase="three") > 0               CNPs on the wire; cnp_rate() per second
+  retransmissions() == 0                retransmitted packets
+  lost() == 0                           packets lost between the taps before and behind the queue
+  all_phases(jain) is written as        jain(phase="*") >= 0.95: the lowest of all phases
+  nic.h1.packet_seq_err == 0            counters of a NIC, after minus before
+  switch.sw.dropped_packets == 0        counters of a switch
+
+'needs: [ecn, cnp, cc, pfc]' is held against what the lab's NICs and switches can do; what is missing makes the
+expectation SKIP with the reason, which is not PASS. A metric that was not measured is never 0: the expectation is
+then skipped too, and the run exits 4.
+`

@@ -1,0 +1,244 @@
+package experiments
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/inventory"
+)
+
+// rateTolerance is how far two measurements of the same rate may lie apart.
+const rateTolerance = 0.02
+
+// agree holds the ways of counting against each other: the switch's and the NICs' counters, the captures, and the
+// tool's own numbers. Counts must agree exactly, rates within rateTolerance. What a lab cannot tell is skipped.
+func (r *Runner) agree(doc *analysis.Document) {
+	r.agreeSwitch(doc)
+	r.agreeLoss(doc)
+	r.agreeNICs(doc)
+	for i := range r.result.Flows {
+		r.agreeRate(doc, &r.result.Flows[i])
+	}
+}
+
+func (r *Runner) equal(name string, parts ...any) { // name, then pairs of what and count (int64; nil: not known)
+	c := CheckResult{Name: name, Verdict: Pass}
+	var first *int64
+	for i := 0; i+1 < len(parts); i += 2 {
+		what, v := parts[i].(string), parts[i+1].(*int64)
+		if v == nil {
+			c.Verdict, c.Reason = Skip, what+" is not known"
+			break
+		}
+		c.Values = append(c.Values, MetricValue{what, float64(*v)})
+		if first == nil {
+			first = v
+		} else if *first != *v && c.Verdict == Pass {
+			c.Verdict = Fail
+			c.Reason = fmt.Sprintf("%d and %d differ", *first, *v)
+		}
+	}
+	r.result.Agreement = append(r.result.Agreement, c)
+}
+
+// counter is the growth of one counter, or nil when it was not read.
+func (r *Runner) counter(owner, name string) *int64 {
+	if v, ok := r.result.growth[owner][name]; ok {
+		return &v
+	}
+	return nil
+}
+
+// sum adds counts; one that is not known makes the sum not known.
+func sum(values ...*int64) *int64 {
+	total := int64(0)
+	for _, v := range values {
+		if v == nil {
+			return nil
+		}
+		total += *v
+	}
+	return &total
+}
+
+// agreeSwitch compares the judged capture with the counters of the mirrored ports.
+func (r *Runner) agreeSwitch(doc *analysis.Document) {
+	tap := r.judgedTap()
+	if tap == nil || tap.Switch == "" {
+		return
+	}
+	var tx, rx, ce []*int64
+	for _, port := range tap.Ports {
+		owner := "switch." + tap.Switch + "." + port
+		tx = append(tx, r.counter(owner, "tx_roce_packets"))
+		rx = append(rx, r.counter(owner, "rx_roce_packets"))
+		ce = append(ce, r.counter(owner, "tx_ce_packets"))
+	}
+	packets := sum(tx...)
+	if tap.Direction == inventory.Both {
+		packets = sum(append(tx, rx...)...)
+	} else if tap.Direction == inventory.Ingress {
+		packets = sum(rx...)
+	}
+	r.equal("packets: switch = capture", "switch", packets, "capture", &doc.Totals.RoCEPackets)
+	if tap.Direction != inventory.Ingress {
+		r.equal("CE marks: switch = capture", "switch", sum(ce...), "capture", &doc.Totals.CEPackets)
+	}
+	if doc.Quality.Drops != nil {
+		none := int64(0)
+		r.equal("the capture dropped nothing", "wanted", &none, "dropped", doc.Quality.Drops)
+	}
+}
+
+// agreeLoss compares packets lost between the taps with the drops of the switch.
+func (r *Runner) agreeLoss(doc *analysis.Document) {
+	tap := r.judgedTap()
+	if doc.Path == nil || tap == nil || tap.Switch == "" {
+		return
+	}
+	var drops []*int64
+	for _, port := range tap.Ports {
+		drops = append(drops, r.counter("switch."+tap.Switch+"."+port, "dropped_roce_packets"))
+	}
+	lost := doc.Path.Data.LostPackets
+	if doc.Path.Control.LostPackets != nil {
+		lost = sum(lost, doc.Path.Control.LostPackets)
+	}
+	r.equal("packets lost: switch = taps", "switch", sum(drops...), "taps", lost)
+}
+
+// agreeNICs compares the NICs' own counters with what the taps saw of each flow.
+func (r *Runner) agreeNICs(doc *analysis.Document) {
+	senders := map[string]*inventory.NIC{}
+	receivers := map[string]*inventory.NIC{}
+	for _, f := range r.plan.Flows {
+		senders[f.From], receivers[f.To] = f.fromNIC, f.toNIC
+	}
+	var cnps, handled, retransmitted []*int64
+	for _, host := range sortedKeys(receivers) {
+		cnps = append(cnps, r.counter("nic."+host, "np_cnp_sent"))
+		var unique int64
+		addr := receivers[host].IP.Addr().String()
+		for _, f := range doc.Flows {
+			if f.Dst == addr {
+				unique += f.UniqueBytes
+			}
+		}
+		r.equal("unique payload into "+host+": NIC = capture", "NIC", r.counter("nic."+host, "rx_payload_bytes"), "capture", &unique)
+	}
+	for _, host := range sortedKeys(senders) {
+		handled = append(handled, r.counter("nic."+host, "rp_cnp_handled"), r.counter("nic."+host, "rp_cnp_ignored"))
+		retransmitted = append(retransmitted, r.counter("nic."+host, "retransmitted_packets"))
+		if sent := upstream(doc, senders[host].IP.Addr().String()); sent != nil {
+			r.equal("data packets from "+host+": NIC = tap", "NIC", r.counter("nic."+host, "tx_data_packets"), "tap", sent)
+		}
+	}
+	r.equal("CNPs: receivers = capture = senders", "sent", sum(cnps...), "capture", &doc.Totals.CNPPackets, "handled", sum(handled...))
+	if lost := r.counterSum("dropped_roce_packets"); lost != nil && *lost == 0 {
+		r.equal("retransmissions: NICs = capture", "NICs", sum(retransmitted...), "capture", &doc.Totals.RetransmittedPackets)
+	}
+}
+
+func (r *Runner) counterSum(name string) *int64 {
+	var all []*int64
+	for _, s := range r.Lab.Switches {
+		all = append(all, r.counter("switch."+s.Name, name))
+	}
+	return sum(all...)
+}
+
+func upstream(doc *analysis.Document, addr string) *int64 {
+	if doc.Path == nil {
+		return nil
+	}
+	n := int64(0)
+	for _, f := range doc.Path.Flows {
+		if f.Src == addr {
+			n += f.Data.UpstreamPackets
+		}
+	}
+	return &n
+}
+
+// agreeRate compares the tool's own rate with the capture's, over the tool's own window: from its first data packet
+// plus the margin that it leaves out, for as long as it measured.
+func (r *Runner) agreeRate(doc *analysis.Document, f *FlowResult) {
+	c := CheckResult{Name: "rate of " + f.Name + ": tool = capture"}
+	defer func() { r.result.Agreement = append(r.result.Agreement, c) }()
+	skip := func(format string, a ...any) { c.Verdict, c.Reason = Skip, fmt.Sprintf(format, a...) }
+	if f.ToolBps == nil || f.WindowNS == nil {
+		skip("the tool gave no number")
+		return
+	}
+	if len(f.AnalysisID) == 0 {
+		skip("the flow was not found in the capture")
+		return
+	}
+	total, measured := 0.0, time.Duration(0)
+	for _, id := range f.AnalysisID {
+		bps, over := windowRate(doc, id, f.margin, time.Duration(*f.WindowNS))
+		total += bps
+		measured = over
+	}
+	if measured < time.Duration(*f.WindowNS)/2 {
+		skip("the capture holds only %v of the tool's window of %v", measured, time.Duration(*f.WindowNS))
+		return
+	}
+	c.Values = []MetricValue{{"tool", *f.ToolBps}, {"capture", total}}
+	if off := math.Abs(total-*f.ToolBps) / *f.ToolBps; off > rateTolerance {
+		c.Verdict, c.Reason = Fail, fmt.Sprintf("%.1f %% apart", off*100)
+		return
+	}
+	c.Verdict = Pass
+}
+
+// windowRate is the mean goodput of a flow over [first packet + margin, + window), from the series.
+func windowRate(doc *analysis.Document, id string, margin, window time.Duration) (bps float64, over time.Duration) {
+	i := slices.IndexFunc(doc.Flows, func(f analysis.Flow) bool { return f.ID == id })
+	j := slices.IndexFunc(doc.Series.Flows, func(s analysis.FlowSeries) bool { return s.ID == id })
+	if i < 0 || j < 0 || doc.Series.BinNS == 0 {
+		return 0, 0
+	}
+	s := doc.Series.Flows[j]
+	from := doc.Flows[i].FirstNS + int64(margin)
+	to := from + int64(window)
+	sum, bins := 0.0, 0
+	for k, v := range s.GoodputBps {
+		begin := doc.Series.StartNS + int64(s.FirstBin+k)*doc.Series.BinNS
+		if begin >= from && begin+doc.Series.BinNS <= to {
+			sum += v
+			bins++
+		}
+	}
+	if bins == 0 {
+		return 0, 0
+	}
+	return sum / float64(bins), time.Duration(int64(bins) * doc.Series.BinNS)
+}
+
+// movedByCounters is how many RoCE packets the NICs say that they sent; it tells a quiet link from a blind tap.
+func (r *Runner) movedByCounters() (int64, string) {
+	total, known := int64(0), false
+	for owner, set := range r.result.growth {
+		if v, ok := set["tx_roce_packets"]; ok && len(owner) > 4 && owner[:4] == "nic." {
+			total += v
+			known = true
+		}
+	}
+	if !known {
+		return 0, ""
+	}
+	return total, "tx_roce_packets of the NICs"
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,221 @@
+package experiments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/inventory"
+)
+
+// AnalysisInput is analysis-input.json of a bundle: all that the analysis was given, so that `analyze RUN` gives the
+// same document again.
+type AnalysisInput struct {
+	Schema   string                 `json:"schema"` // pcmlab/analysis-input/v1
+	Captures []CaptureInput         `json:"captures"`
+	Phases   []analysis.Phase       `json:"phases"`
+	BinNS    int64                  `json:"bin_ns"`
+	Scale    float64                `json:"time_scale"`
+	LinkBps  float64                `json:"link_rate_bps"`
+	Names    map[string]string      `json:"names"` // data address -> host
+	Counters *analysis.CounterDelta `json:"counters"`
+}
+
+// CaptureInput is one capture of a bundle.
+type CaptureInput struct {
+	File  string `json:"file"`
+	Tap   string `json:"tap"`
+	Judge bool   `json:"judge"`
+}
+
+// assess does all that needs no host: analysis, expectations, agreement of the counts.
+func (r *Runner) assess(ctx context.Context) error {
+	in := r.analysisInput()
+	if len(in.Captures) == 0 {
+		r.result.warn("nothing was captured: what the wire carried is not measured")
+		r.check(&documentMetrics{why: "nothing was captured", counters: r.result.growth})
+		return nil
+	}
+	if err := r.bundle.WriteJSON("analysis-input.json", in); err != nil {
+		return err
+	}
+	r.event(Event{Event: "analysing"})
+	doc, err := analyzeBundle(ctx, r.bundle.Dir, in)
+	if err != nil {
+		r.check(&documentMetrics{why: err.Error(), counters: r.result.growth})
+		return fmt.Errorf("%w: %w", ErrData, err)
+	}
+	r.result.Analysis = doc
+	if err := r.bundle.WriteJSON("analysis.json", doc); err != nil {
+		return err
+	}
+	m := &documentMetrics{doc: doc, flowIDs: r.matchFlows(doc), counters: r.result.growth}
+	r.check(m)
+	r.agree(doc)
+	return r.quality(doc)
+}
+
+// analysisInput describes what was captured, with paths as in the bundle.
+func (r *Runner) analysisInput() AnalysisInput {
+	in := AnalysisInput{Schema: "pcmlab/analysis-input/v1", Captures: []CaptureInput{}, Phases: []analysis.Phase{}, BinNS: int64(r.Playbook.Bin), Scale: r.plan.Scale,
+		LinkBps: r.plan.BottleneckRateBps, Names: map[string]string{}}
+	for _, c := range r.plan.Captures {
+		if st, err := os.Stat(filepath.Join(r.bundle.Dir, filepath.FromSlash(c.File))); err == nil && st.Size() > 0 {
+			in.Captures = append(in.Captures, CaptureInput{c.File, c.Tap, c.Judge})
+		}
+	}
+	for _, w := range r.windows {
+		in.Phases = append(in.Phases, analysis.Phase{Name: w.phase.Name, StartNS: w.start.UnixNano(), EndNS: w.end.UnixNano(),
+			TrimStart: trimOrNone(w.phase.TrimStart), TrimEnd: trimOrNone(w.phase.TrimEnd), Flows: r.sources(w.phase.Flows)})
+	}
+	for host, nic := range r.ends() {
+		in.Names[nic.IP.Addr().String()] = host
+	}
+	if n, source := r.movedByCounters(); source != "" {
+		in.Counters = &analysis.CounterDelta{Packets: n, Source: source}
+	}
+	return in
+}
+
+func trimOrNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+func (r *Runner) sources(flows []string) []string {
+	var out []string
+	for _, f := range r.plan.Flows {
+		if slices.Contains(flows, f.Name) && !slices.Contains(out, f.From) {
+			out = append(out, f.From)
+		}
+	}
+	return out
+}
+
+// AnalyzeBundle analyses the captures of a bundle again, exactly as the run did.
+func AnalyzeBundle(ctx context.Context, dir string) (*analysis.Document, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "analysis-input.json"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	var in AnalysisInput
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("%w: %s: analysis-input.json: %w", ErrInput, dir, err)
+	}
+	return analyzeBundle(ctx, dir, in)
+}
+
+func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis.Document, error) {
+	o := analysis.Options{Bin: time.Duration(in.BinNS), Phases: in.Phases, TimeScale: in.Scale, LinkRateBps: in.LinkBps,
+		Names: map[netip.Addr]string{}, Counters: in.Counters}
+	for addr, name := range in.Names {
+		a, err := netip.ParseAddr(addr)
+		if err != nil {
+			return nil, err
+		}
+		o.Names[a] = name
+	}
+	var inputs []analysis.Input
+	for _, c := range in.Captures {
+		role := analysis.Upstream
+		if c.Judge {
+			role = analysis.Judged
+		}
+		inputs = append(inputs, analysis.Input{Path: filepath.Join(dir, filepath.FromSlash(c.File)), Tap: c.Tap, Role: role})
+	}
+	doc, err := analysis.Run(ctx, inputs, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range doc.Files { // the document must not depend on where the bundle lies
+		if rel, err := filepath.Rel(dir, doc.Files[i].Path); err == nil {
+			doc.Files[i].Path = filepath.ToSlash(rel)
+		}
+	}
+	return doc, nil
+}
+
+// matchFlows joins the playbook's flows to the capture's: by the addresses and the queue pair numbers that the tool
+// printed; where it printed none, by the addresses alone when only one flow has them.
+func (r *Runner) matchFlows(doc *analysis.Document) map[string][]string {
+	ids := map[string][]string{}
+	pairs := map[[2]string]int{}
+	for _, f := range r.plan.Flows {
+		pairs[[2]string{f.fromNIC.IP.Addr().String(), f.toNIC.IP.Addr().String()}]++
+	}
+	for i, pf := range r.plan.Flows {
+		fr := &r.result.Flows[i]
+		fr.AnalysisID = []string{}
+		src, dst := pf.fromNIC.IP.Addr().String(), pf.toNIC.IP.Addr().String()
+		for _, f := range doc.Flows {
+			byQP := slices.Contains(fr.qpns, f.DstQP)
+			alone := len(fr.qpns) == 0 && pairs[[2]string{src, dst}] == 1
+			if f.Src == src && f.Dst == dst && (byQP || alone) {
+				fr.AnalysisID = append(fr.AnalysisID, f.ID)
+			}
+		}
+		ids[pf.Name] = fr.AnalysisID
+	}
+	return ids
+}
+
+// check evaluates the expectations.
+func (r *Runner) check(m Metrics) {
+	for i, e := range r.Playbook.Expect {
+		c := CheckResult{Name: e.Name, That: e.Expr.Text}
+		if why := r.plan.Checks[i].Skip; why != "" {
+			c.Verdict, c.Reason = Skip, why
+			r.result.Checks = append(r.result.Checks, c)
+			continue
+		}
+		ok, values, err := e.Expr.Holds(m)
+		c.Values = values
+		var missing *NotMeasured
+		switch {
+		case errors.As(err, &missing):
+			c.Verdict, c.Reason, c.unmeasured = Skip, missing.Error(), true
+		case err != nil:
+			c.Verdict, c.Reason = Fail, err.Error()
+		case ok:
+			c.Verdict = Pass
+		default:
+			c.Verdict, c.Reason = Fail, "does not hold"
+		}
+		r.result.Checks = append(r.result.Checks, c)
+	}
+}
+
+// quality turns what the captures lack into warnings and, where a verdict would rest on it, into an error.
+func (r *Runner) quality(doc *analysis.Document) error {
+	for _, n := range doc.Quality.Notes {
+		r.result.warn("capture: " + n)
+	}
+	if doc.Quality.Verdict != analysis.Complete && r.result.State == StateComplete {
+		return fmt.Errorf("%w: the judged capture is %s", ErrData, doc.Quality.Verdict)
+	}
+	for _, c := range r.result.Checks {
+		if c.unmeasured && r.result.State == StateComplete {
+			return fmt.Errorf("%w: %s", ErrData, c.Reason)
+		}
+	}
+	return nil
+}
+
+// judgedTap is the tap that the metrics come from, or nil.
+func (r *Runner) judgedTap() *inventory.Tap {
+	for _, c := range r.plan.Captures {
+		if c.Judge {
+			return c.tap
+		}
+	}
+	return nil
+}

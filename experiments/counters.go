@@ -1,0 +1,285 @@
+package experiments
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/inventory/fabric"
+	"github.com/pcmlab/pcmlab/inventory/remote"
+	"github.com/pcmlab/pcmlab/nicbackends"
+)
+
+// SwitchKind knows how one kind of switch is asked on the host that stands for it.
+type SwitchKind interface {
+	Counters(ctx context.Context, h remote.Host, s *inventory.Switch) (*fabric.Counters, error)
+	// ResetTiming forgets the lateness seen so far; a no-op for hardware.
+	ResetTiming(ctx context.Context, h remote.Host, s *inventory.Switch) error
+}
+
+// SoftwareSwitch is pcmlab's own switch; it answers on a socket of its host.
+type SoftwareSwitch struct{}
+
+// fabricSocket is where the software switch listens on its host.
+const fabricSocket = "/run/pcmlab/fabric.sock"
+
+// Counters implements SwitchKind.
+func (SoftwareSwitch) Counters(ctx context.Context, h remote.Host, s *inventory.Switch) (*fabric.Counters, error) {
+	step := "read the counters of switch " + s.Name
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"pcmlab", "fabric-counters", "--socket", fabricSocket}, Step: step})
+	if err != nil {
+		return nil, err
+	}
+	if res.Code != 0 {
+		return nil, &remote.Error{Host: h.Name(), Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
+	}
+	var c fabric.Counters
+	if err := json.Unmarshal(res.Stdout, &c); err != nil {
+		return nil, &remote.Error{Host: h.Name(), Step: step, Err: err}
+	}
+	return &c, nil
+}
+
+// ResetTiming implements SwitchKind.
+func (SoftwareSwitch) ResetTiming(ctx context.Context, h remote.Host, s *inventory.Switch) error {
+	return mustRun(ctx, h, "reset the lateness of switch "+s.Name, "pcmlab", "fabric-counters", "--socket", fabricSocket, "--reset-lateness")
+}
+
+// counterSet is what all NICs and switches of a run say at one time.
+type counterSet struct {
+	NICs     map[string]map[string]uint64 `json:"nics"` // by host
+	Switches map[string]*fabric.Counters  `json:"switches"`
+	At       time.Time                    `json:"at"`
+}
+
+// ends are the hosts that send or receive, each with its NIC, once.
+func (r *Runner) ends() map[string]*inventory.NIC {
+	nics := map[string]*inventory.NIC{}
+	for _, f := range r.plan.Flows {
+		nics[f.From], nics[f.To] = f.fromNIC, f.toNIC
+	}
+	return nics
+}
+
+// asked are the switches that can be asked, each with its host and kind.
+func (r *Runner) asked() map[*inventory.Switch]SwitchKind {
+	found := map[*inventory.Switch]SwitchKind{}
+	for _, s := range r.Lab.Switches {
+		if kind, ok := r.Switches[s.Backend]; ok && s.Host != "" && r.hosts[s.Host] != nil {
+			found[s] = kind
+		}
+	}
+	return found
+}
+
+// readCounters asks every NIC and switch of the run, and keeps the answers under counters/when.json.
+func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, error) {
+	set := &counterSet{NICs: map[string]map[string]uint64{}, Switches: map[string]*fabric.Counters{}, At: time.Now().UTC()}
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	for host, nic := range r.ends() {
+		backend, err := r.Backends.Find(nic.Backend)
+		if err != nil {
+			return nil, err
+		}
+		g.Go(func() error {
+			c, err := backend.Counters(gctx, r.hosts[host], nic)
+			mu.Lock()
+			defer mu.Unlock()
+			set.NICs[host] = c
+			return err
+		})
+	}
+	for s, kind := range r.asked() {
+		g.Go(func() error {
+			if when == "before" {
+				if err := kind.ResetTiming(gctx, r.hosts[s.Host], s); err != nil {
+					return err
+				}
+			}
+			c, err := kind.Counters(gctx, r.hosts[s.Host], s)
+			mu.Lock()
+			defer mu.Unlock()
+			set.Switches[s.Name] = c
+			return err
+		})
+	}
+	err := g.Wait()
+	if when == "" {
+		return set, err
+	}
+	r.event(Event{Event: "counters_" + when})
+	if werr := r.bundle.WriteJSON("counters/"+when+".json", set); err == nil {
+		err = werr
+	}
+	if when == "after" && err == nil {
+		err = r.readTiming(ctx, set)
+	}
+	return set, err
+}
+
+// quietPoll is how often counters are compared while waiting for traffic to end.
+const quietPoll = 150 * time.Millisecond
+
+// drain waits until nothing moves any more: two readings of all counters in a row are equal, and no switch holds a
+// packet. A lab whose switches cannot be asked is judged by its NICs alone.
+func (r *Runner) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	tick := time.NewTicker(quietPoll)
+	defer tick.Stop()
+	var last *counterSet
+	for {
+		now, err := r.readCounters(ctx, "")
+		if err != nil {
+			if ctx.Err() != nil {
+				r.result.warn(fmt.Sprintf("traffic did not come to rest within %v after the last flow ended", drainTimeout))
+				return nil
+			}
+			return err
+		}
+		if last != nil && moved(last) == moved(now) && reflect.DeepEqual(last.NICs, now.NICs) && queued(now) == 0 {
+			r.event(Event{Event: "drained"})
+			return nil
+		}
+		last = now
+		select {
+		case <-ctx.Done():
+			r.result.warn(fmt.Sprintf("traffic did not come to rest within %v after the last flow ended", drainTimeout))
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func moved(s *counterSet) (n uint64) {
+	for _, c := range s.Switches {
+		for _, p := range c.Ports {
+			n += p.RxPackets + p.TxPackets + p.DroppedPackets
+		}
+	}
+	return n
+}
+
+func queued(s *counterSet) (n uint64) {
+	for _, c := range s.Switches {
+		for _, p := range c.Ports {
+			n += p.QueuedPackets
+		}
+	}
+	return n
+}
+
+// readTiming notes how late software switches and NICs were, and marks the run noisy when one was too late.
+func (r *Runner) readTiming(ctx context.Context, set *counterSet) error {
+	bound := time.Duration(inventory.DefaultMaxLateness)
+	if v := r.Lab.Virtual; v != nil && v.MaxLateness > 0 {
+		bound = v.MaxLateness
+	}
+	add := func(name string, p50, p99, max *int64, samples uint64) {
+		row := TimingRow{p50, p99, max, samples, int64(bound), p99 == nil || *p99 <= int64(bound)}
+		r.result.Timing[name] = row
+		if !row.OK {
+			r.result.State = StateNoisy
+			r.result.Reason = fmt.Sprintf("%s was late by %v (p99), above the bound of %v: this machine was too busy, the figures are not judged",
+				name, time.Duration(*p99).Round(10*time.Microsecond), bound)
+			r.result.warn(r.result.Reason)
+		}
+	}
+	for name, c := range set.Switches {
+		add("switch."+name, c.Lateness.P50, c.Lateness.P99, c.Lateness.Max, c.Lateness.Samples)
+	}
+	for host, nic := range r.ends() {
+		backend, err := r.Backends.Find(nic.Backend)
+		if err != nil {
+			return err
+		}
+		timed, ok := backend.(nicbackends.Timed)
+		if !ok {
+			continue
+		}
+		t, err := timed.Timing(ctx, r.hosts[host], nic)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			p50, p99, max := int64(t.P50), int64(t.P99), int64(t.Max)
+			add("nic."+host, &p50, &p99, &max, t.Samples)
+		}
+	}
+	return nil
+}
+
+// growth is what counters moved by between two readings, by owner: "nic.h1", "switch.sw", "switch.sw.r1".
+func growth(before, after *counterSet) map[string]map[string]int64 {
+	out := map[string]map[string]int64{}
+	if before == nil || after == nil {
+		return out
+	}
+	for host, b := range before.NICs {
+		a, ok := after.NICs[host]
+		if !ok {
+			continue
+		}
+		set := map[string]int64{}
+		for name, v := range a {
+			if was, ok := b[name]; ok {
+				set[name] = int64(v - was)
+			}
+		}
+		out["nic."+host] = set
+	}
+	for name, b := range before.Switches {
+		a, ok := after.Switches[name]
+		if !ok || a == nil || b == nil {
+			continue
+		}
+		total := map[string]int64{}
+		for _, ap := range a.Ports {
+			bp := b.Port(ap.Name)
+			if bp == nil {
+				continue
+			}
+			set := portGrowth(*bp, ap)
+			out["switch."+name+"."+ap.Name] = set
+			for k, v := range set {
+				if k == "peak_queue_bytes" {
+					total[k] = max(total[k], v)
+				} else {
+					total[k] += v
+				}
+			}
+		}
+		out["switch."+name] = total
+	}
+	return out
+}
+
+// portGrowth subtracts one reading of a port from another, field by field under the JSON names; peaks are taken as they are.
+func portGrowth(before, after fabric.PortCounters) map[string]int64 {
+	set := map[string]int64{}
+	b, a := reflect.ValueOf(before), reflect.ValueOf(after)
+	for i := range a.NumField() {
+		field := a.Type().Field(i)
+		name := field.Tag.Get("json")
+		if field.Type.Kind() != reflect.Uint64 {
+			continue
+		}
+		switch name {
+		case "queued_packets", "queued_bytes", "ingress_queued_bytes":
+		case "peak_queue_bytes", "peak_ingress_queued_bytes":
+			set[name] = int64(a.Field(i).Uint())
+		default:
+			set[name] = int64(a.Field(i).Uint() - b.Field(i).Uint())
+		}
+	}
+	return set
+}
+
+func (r *Result) counters(before, after *counterSet) { r.growth = growth(before, after) }

@@ -1,0 +1,342 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/perftest"
+)
+
+// Plan is exactly what a run will do: hosts, commands, ports, files and times. It is a pure value; making it touches
+// nothing.
+type Plan struct {
+	Schema   string           `json:"schema"` // pcmlab/plan/v1
+	Playbook string           `json:"playbook"`
+	Lab      string           `json:"lab"`
+	Scale    float64          `json:"time_scale"`
+	Hosts    []PlannedHost    `json:"hosts"`
+	Flows    []PlannedFlow    `json:"flows"`
+	Captures []PlannedCapture `json:"captures"`
+	Phases   []PlannedPhase   `json:"phases"`
+	Checks   []PlannedCheck   `json:"checks"`
+	Notes    []string         `json:"notes"`
+	Duration time.Duration    `json:"duration_ns"` // of all phases
+	// Bottleneck is the link into the receiver that all flows share, as built; "" and 0 when there is none to name.
+	Bottleneck        string  `json:"bottleneck"`
+	BottleneckRateBps float64 `json:"bottleneck_rate_bps"`
+}
+
+// PlannedHost is a host that takes part, with what for.
+type PlannedHost struct {
+	Name    string   `json:"name"`
+	Address string   `json:"address"`
+	Parts   []string `json:"parts"`
+}
+
+// PlannedFlow is one flow with the exact commands. A GID index that is resolved on the host when the run begins is
+// shown as `-x <gid>`.
+type PlannedFlow struct {
+	Name     string        `json:"name"`
+	From     string        `json:"from"`
+	To       string        `json:"to"`
+	Begin    time.Duration `json:"begin_ns"` // since the first phase begins
+	Duration time.Duration `json:"duration_ns"`
+	Port     int           `json:"port"`
+	Server   []string      `json:"server"`
+	Client   []string      `json:"client"`
+
+	params     perftest.Params
+	fromNIC    *inventory.NIC
+	toNIC      *inventory.NIC
+	startPhase int
+}
+
+// PlannedCapture is one tap.
+type PlannedCapture struct {
+	Tap     string   `json:"tap"`
+	Host    string   `json:"host"`
+	Iface   string   `json:"iface"`
+	Judge   bool     `json:"judge"`
+	Command []string `json:"command"`
+	File    string   `json:"file"` // in the bundle
+	snaplen int
+	tap     *inventory.Tap
+}
+
+// PlannedPhase is one phase with the window that is measured.
+type PlannedPhase struct {
+	Name      string        `json:"name"`
+	Begin     time.Duration `json:"begin_ns"`
+	For       time.Duration `json:"for_ns"`
+	TrimStart time.Duration `json:"trim_start_ns"`
+	TrimEnd   time.Duration `json:"trim_end_ns"`
+	Start     []string      `json:"start"`
+	Stop      []string      `json:"stop"`
+	Flows     []string      `json:"flows"`
+}
+
+// PlannedCheck is an expectation, with the reason when the lab's NICs or switches make it a SKIP.
+type PlannedCheck struct {
+	Name string `json:"name"`
+	That string `json:"that"`
+	Skip string `json:"skip,omitempty"`
+}
+
+// NewPlan joins a playbook and a lab. The error lists every mismatch at its place in the playbook.
+func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*Plan, error) {
+	copied := *p.doc // mistakes that this lab brings to light are not the playbook's own
+	doc := &copied
+	plan := &Plan{Schema: "pcmlab/plan/v1", Playbook: p.Name, Lab: lab.Name, Scale: lab.Scale().Factor(), Notes: []string{}}
+	b := planner{plan, p, lab, doc, map[string][]string{}}
+	b.checkHosts()
+	b.flows()
+	b.captures()
+	for _, ph := range p.Phases {
+		plan.Phases = append(plan.Phases, PlannedPhase{ph.Name, ph.Begin, ph.For, p.Trims.Start.Of(ph.For), p.Trims.End.Of(ph.For),
+			listed(ph.Start), listed(ph.Stop), listed(ph.Flows)})
+		plan.Duration += ph.For
+	}
+	b.bottleneck()
+	caps, backendErr := b.capabilities(backends)
+	for _, e := range p.Expect {
+		plan.Checks = append(plan.Checks, PlannedCheck{e.Name, e.Expr.Text, missingCaps(e.Needs, caps)})
+	}
+	for _, h := range lab.Hosts {
+		if parts := b.parts[h.Name]; len(parts) > 0 {
+			address := h.SSH.Address
+			if address == "" {
+				address = h.Name
+			}
+			plan.Hosts = append(plan.Hosts, PlannedHost{h.Name, address, parts})
+		}
+	}
+	if err := doc.Err(); err != nil {
+		return nil, inputError(fmt.Errorf("%w\n(lab %s)", err, lab.File))
+	}
+	if backendErr != nil {
+		return nil, inputError(backendErr)
+	}
+	return plan, nil
+}
+
+type planner struct {
+	*Plan
+	p     *Playbook
+	lab   *inventory.Lab
+	doc   *spec.Doc
+	parts map[string][]string
+}
+
+func (b *planner) takePart(host, what string) {
+	if !slices.Contains(b.parts[host], what) {
+		b.parts[host] = append(b.parts[host], what)
+	}
+}
+
+func (b *planner) hostNames() []string {
+	var names []string
+	for _, h := range b.lab.Hosts {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+func (b *planner) checkHosts() {
+	for _, r := range b.p.Roles {
+		for _, h := range r.Hosts {
+			if b.lab.Host(h) == nil {
+				b.doc.Errorf(spec.P("hosts", r.Name), "hosts of the lab: "+strings.Join(b.hostNames(), ", "),
+					"the lab has no host %q%s", h, spec.Suggest(h, b.hostNames()))
+			}
+		}
+	}
+}
+
+// nic is the NIC of a host that carries its flows: the first one.
+func (b *planner) nic(flow, end, host string) *inventory.NIC {
+	h := b.lab.Host(host)
+	if h == nil {
+		return nil
+	}
+	if len(h.NICs) == 0 {
+		b.doc.Errorf(spec.P("flows", flow, end), "give it one in the lab file", "host %q has no NIC in the lab", host)
+		return nil
+	}
+	return h.NICs[0]
+}
+
+func (b *planner) flows() {
+	next := map[string]int{}
+	for _, f := range b.p.Flows {
+		from, to := b.nic(f.Name, "from", f.From), b.nic(f.Name, "to", f.To)
+		port := b.p.Ports.First + next[f.To]
+		if next[f.To]++; next[f.To] > b.p.Ports.Count {
+			b.doc.Errorf(spec.P("traffic", "ports"), "raise traffic.ports", "host %q receives more flows than its pool has ports (%d)", f.To, b.p.Ports.Count)
+		}
+		if from == nil || to == nil {
+			continue
+		}
+		pf := PlannedFlow{Name: f.Name, From: f.From, To: f.To, Begin: b.p.Phases[f.Start].Begin, Duration: f.Duration, Port: port,
+			fromNIC: from, toNIC: to, startPhase: f.Start}
+		pf.params = b.p.Traffic
+		pf.params.Port, pf.params.Duration = port, f.Duration
+		server, client := pf.params, pf.params
+		setNIC(&server, to)
+		setNIC(&client, from)
+		pf.Server, pf.Client = shownArgs(server.ServerArgs(), to), shownArgs(client.ClientArgs(to.IP.Addr().String()), from)
+		b.takePart(f.From, "sends "+f.Name)
+		b.takePart(f.To, "receives "+f.Name)
+		b.Flows = append(b.Flows, pf)
+	}
+}
+
+// setNIC fills in what depends on the host: device, port, traffic class.
+func setNIC(p *perftest.Params, nic *inventory.NIC) {
+	p.Device, p.IBPort, p.GIDIndex = nic.Device, nic.Port, nic.GIDIndex
+	if tc := TrafficClass(nic); tc != 0 {
+		p.TrafficClass = &tc
+	}
+}
+
+// TrafficClass is the IP traffic class byte of a NIC's data packets: DSCP in the upper six bits, ECT(0) below.
+func TrafficClass(nic *inventory.NIC) int {
+	tc := nic.DSCP << 2
+	if nic.ECN {
+		tc |= 2
+	}
+	return tc
+}
+
+func shownArgs(argv []string, nic *inventory.NIC) []string {
+	if nic.GIDIndex != nil {
+		return argv
+	}
+	for i, a := range argv {
+		if a == "-d" && i+2 <= len(argv) {
+			return slices.Insert(slices.Clone(argv), i+2, "-x", "<gid>")
+		}
+	}
+	return argv
+}
+
+func (b *planner) captures() {
+	var names []string
+	for _, t := range b.lab.Taps {
+		names = append(names, t.Name)
+	}
+	for i, c := range b.p.Captures {
+		tap := b.lab.Tap(c.Tap)
+		if tap == nil {
+			if c.Optional {
+				b.Notes = append(b.Notes, fmt.Sprintf("tap %s: not in lab %s, left out", c.Tap, b.lab.Name))
+				continue
+			}
+			known := strings.Join(names, ", ")
+			if known == "" {
+				known = "none"
+			}
+			b.doc.Errorf(spec.P("captures", i, "tap"), "taps of the lab: "+known, "the lab has no tap %q%s", c.Tap, spec.Suggest(c.Tap, names))
+			continue
+		}
+		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + ".pcapng", snaplen: c.Snaplen, tap: tap}
+		pc.Command = captureCommand(pc, "<run>/"+c.Tap+".pcapng")
+		b.takePart(tap.Host, "captures "+c.Tap)
+		b.Captures = append(b.Captures, pc)
+	}
+	if len(b.Captures) == 0 {
+		b.Notes = append(b.Notes, "no capture: what the wire carried is not measured")
+	}
+	for _, s := range b.lab.Switches {
+		if s.Host != "" {
+			b.takePart(s.Host, "counters of switch "+s.Name)
+		}
+	}
+}
+
+func captureCommand(c PlannedCapture, file string) []string {
+	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", "roce"}
+}
+
+// bottleneck is the link into the only receiver; with several receivers there is no one link to name.
+func (b *planner) bottleneck() {
+	receivers := map[string]*inventory.NIC{}
+	for _, f := range b.Flows {
+		receivers[f.To] = f.toNIC
+	}
+	if len(receivers) != 1 {
+		return
+	}
+	for host, nic := range receivers {
+		rate := nic.Rate
+		for _, l := range b.lab.Links {
+			for _, end := range []inventory.End{l.A, l.B} {
+				if end.Host == host && end.Netdev == nic.Netdev && l.Rate > 0 && (rate == 0 || l.Rate < rate) {
+					rate = l.Rate
+				}
+			}
+		}
+		b.Bottleneck = host + "." + nic.Netdev
+		b.BottleneckRateBps = float64(b.lab.Scale().Rate(rate))
+	}
+}
+
+// capabilities are those that every NIC of the run has, and those of the switches.
+func (b *planner) capabilities(backends nicbackends.Registry) (map[nicbackends.Cap]string, error) {
+	missing := map[nicbackends.Cap]string{}
+	for _, c := range []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC} {
+		for _, f := range b.Flows {
+			for _, end := range []struct {
+				host string
+				nic  *inventory.NIC
+			}{{f.From, f.fromNIC}, {f.To, f.toNIC}} {
+				backend, err := backends.Find(end.nic.Backend)
+				if err != nil {
+					return nil, fmt.Errorf("%s: host %s: NIC %s: %w", b.lab.File, end.host, end.nic.Device, err)
+				}
+				switch {
+				case !slices.Contains(backend.Caps(), c):
+					missing[c] = fmt.Sprintf("the %s NIC of %s has no %s", backend.Name(), end.host, c)
+				case c == nicbackends.ECN && !end.nic.ECN:
+					missing[c] = fmt.Sprintf("ecn is off on the NIC of %s", end.host)
+				case c == nicbackends.CC && end.nic.DCQCN != nil && !*end.nic.DCQCN:
+					missing[c] = fmt.Sprintf("dcqcn is off on the NIC of %s", end.host)
+				}
+			}
+		}
+	}
+	marks := false
+	pauses := false
+	for _, s := range b.lab.Switches {
+		marks = marks || s.ECN != nil
+		pauses = pauses || s.PFC != nil
+	}
+	if !marks && missing[nicbackends.ECN] == "" {
+		missing[nicbackends.ECN] = "no switch of the lab marks"
+	}
+	if !pauses && missing[nicbackends.PFC] == "" {
+		missing[nicbackends.PFC] = "no switch of the lab has PFC"
+	}
+	return missing, nil
+}
+
+func missingCaps(needs []nicbackends.Cap, missing map[nicbackends.Cap]string) string {
+	var reasons []string
+	for _, n := range needs {
+		if r := missing[n]; r != "" && !slices.Contains(reasons, r) {
+			reasons = append(reasons, r)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func listed(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

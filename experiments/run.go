@@ -1,0 +1,310 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pcmlab/pcmlab/internal/build"
+	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/inventory/remote"
+	"github.com/pcmlab/pcmlab/nicbackends"
+)
+
+// Runner drives one run of a playbook on a lab. It sees hosts through Dial alone, so it cannot tell a virtual host from
+// a machine in a rack.
+type Runner struct {
+	Playbook *Playbook
+	Lab      *inventory.Lab
+	Backends nicbackends.Registry
+	Switches map[string]SwitchKind // by inventory.Switch.Backend
+	Dial     func(ctx context.Context, host string) (remote.Host, error)
+	Out      string            // folder that the bundle is made in
+	ID       string            // of the run; "" makes one from the time
+	Command  []string          // the command line, for the record
+	Sets     map[string]string // --set values, for the record
+	Progress func(Event)       // called with each event as it happens; may be nil
+
+	plan    *Plan
+	bundle  *Bundle
+	result  *Result
+	hosts   map[string]remote.Host
+	dirs    map[string]string // the run's own folder on each host
+	undo    []undoStep
+	began   time.Time // the first phase
+	windows []window  // what the phases were
+}
+
+type undoStep struct {
+	what string
+	do   func(context.Context) error
+}
+
+type window struct {
+	phase      PlannedPhase
+	start, end time.Time
+}
+
+// How long the parts of a run may take besides its phases.
+const (
+	dialTimeout  = 60 * time.Second
+	drainTimeout = 10 * time.Second
+	undoTimeout  = 30 * time.Second
+)
+
+// NewRunID is a name for a run that begins now: sortable, unique to the millisecond.
+func NewRunID(playbook string, now time.Time) string {
+	return now.UTC().Format("20060102-150405.000") + "-" + playbook
+}
+
+// Run does it all: dial, prepare, capture, drive, drain, collect, analyse, judge, report. When something breaks, or
+// ctx ends, what was measured is kept, marked partial, and returned beside the error. Result is nil only when no
+// bundle could be made.
+func (r *Runner) Run(ctx context.Context) (*Result, error) {
+	plan, err := NewPlan(r.Playbook, r.Lab, r.Backends)
+	if err != nil {
+		return nil, err
+	}
+	r.plan = plan
+	if r.ID == "" {
+		r.ID = NewRunID(r.Playbook.Name, time.Now())
+	}
+	if r.bundle, err = CreateBundle(r.Out, r.ID); err != nil {
+		return nil, err
+	}
+	r.result = &Result{Schema: "pcmlab/result/v1", Run: r.ID, Dir: r.bundle.Dir, Playbook: r.Playbook.Name, Lab: r.Lab.Name,
+		State: StateComplete, TimeScale: plan.Scale, Flows: []FlowResult{}, Checks: []CheckResult{}, Agreement: []CheckResult{},
+		Timing: map[string]TimingRow{}, Warnings: []string{}}
+	r.hosts, r.dirs = map[string]remote.Host{}, map[string]string{}
+
+	runErr := r.measure(ctx)
+	if runErr != nil {
+		r.result.State, r.result.Reason = StatePartial, runErr.Error()
+		if ctx.Err() != nil {
+			r.result.Reason = "interrupted"
+			runErr = errors.Join(ctx.Err(), runErr)
+		}
+	}
+	// From here on nothing touches a host: it goes on after an interrupt too.
+	judgeErr := r.assess(context.WithoutCancel(ctx))
+	if judgeErr != nil && r.result.State == StateComplete {
+		r.result.State, r.result.Reason = StatePartial, judgeErr.Error()
+	}
+	r.result.judge()
+	closeErr := r.finish()
+	return r.result, errors.Join(runErr, judgeErr, closeErr)
+}
+
+// measure does all that touches hosts, and undoes it in reverse order whatever happens.
+func (r *Runner) measure(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, r.unwind(context.WithoutCancel(ctx))) }()
+	if err := r.writeInputs(); err != nil {
+		return err
+	}
+	if err := r.dialAll(ctx); err != nil {
+		return err
+	}
+	if err := r.prepareHosts(ctx); err != nil {
+		return err
+	}
+	if err := r.setupNICs(ctx); err != nil {
+		return err
+	}
+	traffic, err := r.prepareTraffic(ctx)
+	if err != nil {
+		return err
+	}
+	captures, err := r.startCaptures(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := r.readCounters(ctx, "before")
+	if err != nil {
+		return err
+	}
+	driveErr := r.drive(ctx, traffic)
+	// Traffic first, then capture; counters after both are quiet. An interrupt must not keep what was measured from
+	// being collected.
+	collect, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout+undoTimeout)
+	defer cancel()
+	stopErr := traffic.stop(collect)
+	drainErr := r.drain(collect)
+	after, afterErr := r.readCounters(collect, "after")
+	captureErr := captures.stop(collect)
+	r.result.counters(before, after)
+	return errors.Join(driveErr, stopErr, drainErr, afterErr, captureErr)
+}
+
+func (r *Runner) writeInputs() error {
+	lab, err := inventory.Marshal(r.Lab)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		r.bundle.Write("playbook.yaml", r.Playbook.Source),
+		r.bundle.Write("lab.yaml", lab),
+		r.bundle.WriteJSON("plan.json", r.plan),
+		r.bundle.WriteJSON("command.json", map[string]any{"schema": "pcmlab/command/v1", "argv": r.Command, "set": r.Sets, "build": build.Version()}),
+	)
+}
+
+// event notes what happens in the timeline and shows it.
+func (r *Runner) event(e Event) {
+	e = r.bundle.Note(e)
+	if r.Progress != nil {
+		r.Progress(e)
+	}
+}
+
+func (r *Runner) onUndo(what string, do func(context.Context) error) {
+	r.undo = append(r.undo, undoStep{what, do})
+}
+
+func (r *Runner) unwind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	var errs []error
+	for i := len(r.undo) - 1; i >= 0; i-- {
+		if err := r.undo[i].do(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("undo: %s: %w", r.undo[i].what, err))
+		}
+	}
+	r.undo = nil
+	return errors.Join(errs...)
+}
+
+func (r *Runner) dialAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	found := make([]remote.Host, len(r.plan.Hosts))
+	errs := make([]error, len(r.plan.Hosts))
+	g := errgroup.Group{}
+	g.SetLimit(16)
+	for i, ph := range r.plan.Hosts {
+		g.Go(func() error {
+			h, err := r.Dial(ctx, ph.Name)
+			if err == nil {
+				found[i] = h
+				_, err = h.Binary(ctx)
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	g.Wait()
+	for i, ph := range r.plan.Hosts {
+		if h := found[i]; h != nil {
+			r.hosts[ph.Name] = h
+			r.onUndo("close "+ph.Name, func(context.Context) error { return h.Close() })
+			r.event(Event{Event: "host_reached", Host: ph.Name})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prepareHosts makes the run's own folder on each host, which a lease removes again when the run ends or its owner is
+// lost, and records what each host is.
+func (r *Runner) prepareHosts(ctx context.Context) error {
+	facts := make([]Facts, len(r.plan.Hosts))
+	dirs := make([]string, len(r.plan.Hosts))
+	leases := make([]remote.Process, len(r.plan.Hosts))
+	g, gctx := errgroup.WithContext(ctx)
+	for i, ph := range r.plan.Hosts {
+		h := r.hosts[ph.Name]
+		g.Go(func() (err error) {
+			if facts[i], err = readFacts(gctx, h); err != nil {
+				return err
+			}
+			bin, err := h.Binary(gctx)
+			if err != nil {
+				return err
+			}
+			dirs[i] = path.Join(path.Dir(path.Dir(bin)), "runs", r.ID)
+			if err := mustRun(gctx, h, "make the run's folder", "mkdir", "-p", dirs[i]); err != nil {
+				return err
+			}
+			deadline := r.plan.Duration + 30*time.Minute
+			leases[i], err = h.Start(gctx, remote.Cmd{Args: []string{"sleep", fmt.Sprint(int(deadline.Seconds()))},
+				Deadline: deadline, Step: "hold the run's folder", Restore: []string{"rm", "-rf", dirs[i]}})
+			return err
+		})
+	}
+	err := g.Wait()
+	for i, ph := range r.plan.Hosts {
+		if lease := leases[i]; lease != nil {
+			r.onUndo("remove the run's folder on "+ph.Name, func(ctx context.Context) error {
+				if err := lease.Stop(ctx, "TERM"); err != nil {
+					return err
+				}
+				_, err := lease.Wait(ctx)
+				return err
+			})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i, ph := range r.plan.Hosts {
+		r.dirs[ph.Name] = dirs[i]
+		if err := r.bundle.WriteJSON("hosts/"+ph.Name+"/facts.json", facts[i]); err != nil {
+			return err
+		}
+	}
+	return distinct(r.plan.Hosts, facts)
+}
+
+func (r *Runner) setupNICs(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	done := map[string]bool{}
+	for _, f := range r.plan.Flows {
+		for _, end := range []struct {
+			host string
+			nic  *inventory.NIC
+		}{{f.From, f.fromNIC}, {f.To, f.toNIC}} {
+			if done[end.host] {
+				continue
+			}
+			done[end.host] = true
+			backend, err := r.Backends.Find(end.nic.Backend)
+			if err != nil {
+				return err
+			}
+			h := r.hosts[end.host]
+			g.Go(func() error {
+				if err := backend.Setup(gctx, h, r.Lab, end.nic); err != nil {
+					return err
+				}
+				if t, ok := backend.(nicbackends.Timed); ok {
+					return t.ResetTiming(gctx, h, end.nic)
+				}
+				return nil
+			})
+		}
+	}
+	return g.Wait()
+}
+
+func mustRun(ctx context.Context, h remote.Host, step string, argv ...string) error {
+	res, err := h.Run(ctx, remote.Cmd{Args: argv, Step: step})
+	if err != nil {
+		return err
+	}
+	if res.Code != 0 {
+		return &remote.Error{Host: h.Name(), Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
+	}
+	return nil
+}
+
+// finish writes what is left of the bundle, the manifest last.
+func (r *Runner) finish() error {
+	err := r.bundle.WriteJSON("result.json", r.result)
+	err = errors.Join(err, writeReport(r.bundle, r.result, r.Playbook, r.plan))
+	r.event(Event{Event: "done", Text: filepath.Join(r.bundle.Dir, "report.html")})
+	_, closeErr := r.bundle.Close(r.result.State, r.result.Reason, build.Version().String())
+	return errors.Join(err, closeErr)
+}

@@ -1,0 +1,66 @@
+package experiments
+
+import (
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/internal/units"
+)
+
+// playbookFile is the shape of a playbook on disk. newPlaybook turns it into a Playbook.
+type playbookFile struct {
+	Playbook string                           `yaml:"playbook,required" pattern:"[a-z0-9][a-z0-9-]*" example:"incast-3to1" doc:"name of the experiment"`
+	About    string                           `yaml:"about" doc:"what it shows, for people"`
+	Hosts    spec.Map[spec.OneOrMany[string]] `yaml:"hosts,required" keys:"[a-z][a-z0-9_-]*" minitems:"1" doc:"roles and the lab's hosts that play them, such as receiver: r1"`
+	Traffic  trafficSpec                      `yaml:"traffic" doc:"the tool that drives the flows, and its arguments"`
+	Flows    spec.Map[flowSpec]               `yaml:"flows,required" keys:"[a-z0-9][a-z0-9_-]*" minitems:"1" doc:"the flows by name"`
+	Phases   []phaseSpec                      `yaml:"phases,required" minitems:"1" doc:"what starts and stops when"`
+	Measure  measureSpec                      `yaml:"measure" doc:"how phases are measured"`
+	Captures []captureSpec                    `yaml:"captures" doc:"taps of the lab that are captured during the run"`
+	Expect   []expectSpec                     `yaml:"expect" doc:"what must hold"`
+}
+
+type trafficSpec struct {
+	Tool    string     `yaml:"tool" enum:"ib_write_bw,ib_send_bw,ib_read_bw" default:"ib_write_bw" doc:"traffic tool"`
+	Size    units.Size `yaml:"size" default:"64KiB" min:"1" max:"1GiB" doc:"message size (-s)"`
+	QPs     int        `yaml:"qps" default:"1" min:"1" max:"1024" doc:"queue pairs per flow (-q)"`
+	TxDepth int        `yaml:"tx_depth" default:"128" min:"1" max:"16384" doc:"messages posted at a time (-t)"`
+	MTU     int        `yaml:"mtu" doc:"path MTU in bytes (-m); the NIC's own when absent"`
+	Timeout *int       `yaml:"timeout" min:"0" max:"31" doc:"QP timeout exponent: 4.096 us * 2^timeout (-u)"`
+	Port    int        `yaml:"port" default:"18515" min:"1024" max:"65000" doc:"first TCP port of the pool of each receiver (-p)"`
+	Ports   int        `yaml:"ports" default:"100" min:"1" max:"10000" doc:"number of ports in the pool"`
+	Margin  *int       `yaml:"margin" min:"0" max:"60" doc:"seconds at both ends that the tool itself does not measure (-f)"`
+	RDMACM  bool       `yaml:"rdma_cm" doc:"connect by RDMA-CM (-R)"`
+	Args    []string   `yaml:"args" doc:"further arguments of the tool: -b, -N, -Q N, -l N, -I N, -S N, --retry_count=N"`
+}
+
+type flowSpec struct {
+	From string `yaml:"from,required" doc:"host that sends the data"`
+	To   string `yaml:"to,required" doc:"host that receives it"`
+}
+
+type phaseSpec struct {
+	Name  string                 `yaml:"name,required" pattern:"[a-z0-9][a-z0-9_-]*" doc:"name of the phase"`
+	Start spec.OneOrMany[string] `yaml:"start" doc:"flows that start when the phase begins"`
+	Stop  spec.OneOrMany[string] `yaml:"stop" doc:"flows that have stopped when the phase begins"`
+	For   time.Duration          `yaml:"for,required" min:"100ms" max:"24h" example:"8s" doc:"how long the phase lasts"`
+}
+
+type measureSpec struct {
+	TrimStart string        `yaml:"trim_start" default:"10%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the start of each phase that is not measured"`
+	TrimEnd   string        `yaml:"trim_end" default:"2%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the end of each phase that is not measured"`
+	Bin       time.Duration `yaml:"bin" default:"20ms" min:"100us" max:"1m" doc:"bin of the time series"`
+}
+
+type captureSpec struct {
+	Tap      string `yaml:"tap,required" doc:"tap of the lab"`
+	Judge    bool   `yaml:"judge" doc:"the metrics come from this tap: the one behind the bottleneck"`
+	Snaplen  int    `yaml:"snaplen" default:"128" min:"64" max:"65535" doc:"bytes kept of each packet"`
+	Optional bool   `yaml:"optional" doc:"a lab without this tap runs the playbook all the same"`
+}
+
+type expectSpec struct {
+	Name  string                 `yaml:"name" doc:"name of the check; the expression itself when absent"`
+	That  string                 `yaml:"that,required" example:"jain(phase=\"three\") >= 0.95" doc:"expression that must hold (pcmlab help expectations)"`
+	Needs spec.OneOrMany[string] `yaml:"needs" doc:"capabilities without which the expectation is skipped: ecn, cnp, cc, pfc"`
+}
