@@ -155,11 +155,20 @@ func rooted(fd finding) *Failure {
 func gone(sides []*Side) *Side {
 	var first *Side
 	for _, s := range sides {
-		if s.Code == -1 && !s.TimedOut && !s.Stopped && (first == nil || s.Ended.Before(first.Ended)) {
+		if bySignal(s) && !s.TimedOut && !s.Stopped && (first == nil || s.Ended.Before(first.Ended)) {
 			first = s
 		}
 	}
 	return first
+}
+
+// bySignal says whether a signal ended the process. A shell or a tool with handlers reports 128 + the signal.
+func bySignal(s *Side) bool {
+	switch s.Code {
+	case -1, 128 + 1, 128 + 2, 128 + 9, 128 + 15:
+		return true
+	}
+	return false
 }
 
 func signalName(s *Side) string {
