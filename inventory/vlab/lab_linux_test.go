@@ -1,0 +1,146 @@
+package vlab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUp_hostsAreHosts(t *testing.T) {
+	before := lookAround(t)
+	o := testOptions(t)
+	inst := up(t, testLab("one", 3), o)
+	lab := inst.Lab()
+
+	seen := map[string]string{}
+	for _, h := range lab.Hosts {
+		if got := run(t, inst, h.Name, "hostname"); got != h.Name {
+			t.Errorf("host %s: hostname %q", h.Name, got)
+		}
+		boot := run(t, inst, h.Name, "cat", "/proc/sys/kernel/random/boot_id")
+		if other, dup := seen[boot]; dup || boot == machineBootID() || boot == "" {
+			t.Errorf("host %s: boot id %q is also that of %q or the machine", h.Name, boot, other)
+		}
+		seen[boot] = h.Name
+	}
+	for _, dir := range []string{"~", "/run", "/tmp", "/var/tmp", "/dev/shm", "/var/log"} {
+		run(t, inst, "h1", "sh", "-c", "echo mine > "+dir+"/file-of-h1")
+		if out := run(t, inst, "h2", "sh", "-c", "ls "+dir+"/file-of-h1 2>&1 || true"); !strings.Contains(out, "No such file") {
+			t.Errorf("h2 sees h1's file in %s: %s", dir, out)
+		}
+		run(t, inst, "h1", "sh", "-c", "rm "+dir+"/file-of-h1")
+	}
+	if out := run(t, inst, "h1", "sh", "-c", "touch /etc/passwd /usr/bin/x 2>&1 || true"); strings.Count(out, "Read-only file system") != 2 {
+		t.Errorf("the machine's files can be changed: %s", out)
+	}
+	if out := run(t, inst, "h1", "sh", "-c", "ls "+o.StateDir+" 2>&1 || true"); strings.Contains(out, "one-") {
+		t.Errorf("h1 sees the folders of labs: %s", out)
+	}
+	if got := run(t, inst, "h1", "ls", "/sys/class/net"); got != "eth0\nlo" {
+		t.Errorf("/sys/class/net: %q", got)
+	}
+	if got := run(t, inst, "h1", "cat", "/sys/class/net/eth0/mtu", "/sys/class/net/eth0/address", "/sys/class/infiniband/softnic0/ports/1/state"); got != "4200\n02:70:c0:00:02:01\n4: ACTIVE" {
+		t.Errorf("/sys: %q", got)
+	}
+	if got := run(t, inst, "sw", "ls", "/sys/class/net"); got != "lo\nmir0" {
+		t.Errorf("sw: /sys/class/net: %q", got)
+	}
+	run(t, inst, "sw", "test", "-S", "/run/pcmlab/fabric.sock")
+	for _, tool := range append([]string{"pcmlab"}, toolNames...) {
+		if got := run(t, inst, "h1", "sh", "-c", "command -v "+tool); got != binDir+"/"+tool {
+			t.Errorf("%s: found at %q", tool, got)
+		}
+	}
+	if p := inst.Provenance(); p.Kernel == "" || p.IO == "" || p.FabricIO["sw"] == "" || len(p.Offloads) == 0 || p.SelfTest == "" || p.TimeScale != 50 {
+		t.Errorf("provenance: %+v", p)
+	}
+
+	code, err := inst.Exec(t.Context(), "h1", []string{"sh", "-c", "exit 7"}, Stdio{})
+	if code != 7 || err != nil {
+		t.Errorf("exit 7: got %d, %v", code, err)
+	}
+	if _, err := inst.Exec(t.Context(), "h9", []string{"true"}, Stdio{}); err == nil || !strings.Contains(err.Error(), "it has h1, h2, h3, sw") {
+		t.Errorf("unknown host: %v", err)
+	}
+
+	r, err := inst.Down(t.Context())
+	if err != nil {
+		t.Fatalf("down: %v", err)
+	}
+	for _, i := range r.Items {
+		if i.Result != Removed {
+			t.Errorf("%s: %s %s", i.What, i.Result, i.Why)
+		}
+	}
+	if diff := cmp.Diff(before, lookAround(t)); diff != "" {
+		t.Errorf("left behind (-before +after):\n%s", diff)
+	}
+	if _, err := inst.Down(t.Context()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("second down: got %v, want ErrNotFound", err)
+	}
+}
+
+func TestUp_sshWithTheSystemsClient(t *testing.T) {
+	client, err := exec.LookPath("ssh")
+	if err != nil {
+		t.Skip("no ssh client on this machine")
+	}
+	inst := up(t, testLab("ssh", 2), testOptions(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, client, "-F", inst.SSHConfig, "h1", "hostname; ssh h2 hostname").CombinedOutput()
+	if err != nil || string(out) != "h1\nh2\n" {
+		t.Errorf("ssh h1, and from there ssh h2: %v\n%s", err, out)
+	}
+}
+
+func TestUp_twoInstancesOfOneLab(t *testing.T) {
+	o := testOptions(t)
+	a, b := up(t, testLab("twice", 2), o), up(t, testLab("twice", 2), o)
+	if a.ID == b.ID {
+		t.Fatalf("both are %s", a.ID)
+	}
+	if x, y := a.Lab().Hosts[0].SSH, b.Lab().Hosts[0].SSH; x.Address == y.Address && x.Port == y.Port {
+		t.Errorf("both are at %s:%d", x.Address, x.Port)
+	}
+	if _, err := Down(t.Context(), "twice", o); err == nil || !strings.Contains(err.Error(), a.ID) || !strings.Contains(err.Error(), b.ID) {
+		t.Errorf("down by a name that two have: %v", err)
+	}
+	if _, err := a.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, b, "h1", "hostname"); got != "h1" {
+		t.Errorf("the other lab after down: %q", got)
+	}
+	again, err := Open("twice", o)
+	if err != nil {
+		t.Fatalf("open by name: %v", err)
+	}
+	if got := run(t, again, "h2", "hostname"); got != "h2" {
+		t.Errorf("opened lab: %q", got)
+	}
+	infos, err := List(o)
+	if err != nil || len(infos) != 1 || infos[0].Status != StatusUp || infos[0].ID != b.ID {
+		t.Errorf("list: %+v, %v", infos, err)
+	}
+}
+
+func TestFolder_ofSomeoneElseIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "open")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := makePrivate(dir); err == nil || !strings.Contains(err.Error(), "chmod 700") {
+		t.Errorf("folder that all can write: %v", err)
+	}
+}

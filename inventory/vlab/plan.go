@@ -1,0 +1,393 @@
+package vlab
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/inventory/fabric"
+)
+
+// layout is what a lab file comes to: values as built, nothing made yet. Computing it touches nothing.
+type layout struct {
+	Hosts   []hostPlan
+	Fabrics []fabricPlan
+}
+
+// hostPlan is the network of one host.
+type hostPlan struct {
+	Name    string       `json:"name"`
+	NICs    []nicPlan    `json:"nics,omitempty"`
+	Mirrors []mirrorPlan `json:"mirrors,omitempty"`
+}
+
+// nicPlan is one interface with its wire.
+type nicPlan struct {
+	Netdev     string       `json:"netdev"`
+	IP         netip.Prefix `json:"ip"`
+	MAC        string       `json:"mac"`
+	MTU        int          `json:"mtu"`
+	Neighbours []neighbour  `json:"neighbours,omitempty"`
+	Device     string       `json:"device,omitempty"`
+	Daemon     *nicConfig   `json:"daemon,omitempty"` // nil: no software NIC
+}
+
+// neighbour is another interface on the same subnet.
+type neighbour struct {
+	IP  netip.Addr `json:"ip"`
+	MAC string     `json:"mac"`
+}
+
+// mirrorPlan is an interface that only shows copies.
+type mirrorPlan struct {
+	Netdev string `json:"netdev"`
+	MTU    int    `json:"mtu"`
+}
+
+// nicConfig is what `pcmlab nic serve --config` reads: the fields of softnic.Config that a lab decides. The package is
+// not imported because daemons are started by exec only.
+type nicConfig struct {
+	Device   string       `json:"device"`
+	Netdev   string       `json:"netdev"`
+	IP       netip.Prefix `json:"ip"`
+	MAC      string       `json:"mac,omitempty"`
+	RateBps  int64        `json:"rate_bps"`
+	MTU      int          `json:"mtu"`
+	DSCP     int          `json:"dscp"`
+	ECN      bool         `json:"ecn"`
+	Priority int          `json:"priority"`
+	DCQCN    dcqcnConfig  `json:"dcqcn"`
+	Scale    float64      `json:"time_scale"`
+	Socket   string       `json:"socket"`
+	Sysfs    string       `json:"sysfs"`
+	HostName string       `json:"host_name"`
+}
+
+type dcqcnConfig struct {
+	Enabled bool `json:"enabled"`
+}
+
+// fabricPlan is one switch. Its descriptors are filled in when the interfaces exist.
+type fabricPlan struct {
+	Switch  string        `json:"switch"`
+	Host    string        `json:"host,omitempty"` // host whose /run/pcmlab holds the control socket; empty: the lab's folder
+	Socket  string        `json:"socket"`         // its name there
+	Config  fabric.Config `json:"config"`
+	Ports   []wire        `json:"ports"`   // which interface each port of Config goes to
+	Mirrors []wire        `json:"mirrors"` // and each mirror
+}
+
+// wire names an interface of a host.
+type wire struct {
+	Host   string `json:"host"`
+	Netdev string `json:"netdev"`
+}
+
+const (
+	softnicBackend = "softnic"
+	sysfsDir       = "/sys/class/infiniband"
+	nicRunDir      = "/run/pcmlab/nic"
+	fabricSocket   = "fabric.sock" // in /run/pcmlab of the switch's host
+	maxNetdev      = 15            // IFNAMSIZ without the zero
+)
+
+// plan checks that the lab can be built and scales it. All mistakes are reported at once.
+func plan(lab *inventory.Lab) (*layout, error) {
+	p := planner{lab: lab, scale: lab.Scale(), macs: map[wire]string{}, linked: map[wire]bool{}}
+	if lab.Virtual == nil {
+		return nil, errors.New("no virtual section: this lab's hosts exist already")
+	}
+	p.hosts()
+	p.switches()
+	for _, h := range lab.Hosts {
+		for _, n := range h.NICs {
+			if !p.linked[wire{h.Name, n.Netdev}] {
+				p.bad("host %q: netdev %q: no link joins it to a switch", h.Name, n.Netdev)
+			}
+		}
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return nil, err
+	}
+	return &p.out, nil
+}
+
+type planner struct {
+	lab    *inventory.Lab
+	scale  units.Scale
+	out    layout
+	macs   map[wire]string
+	linked map[wire]bool
+	errs   []error
+}
+
+func (p *planner) bad(format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf(format, args...))
+}
+
+func (p *planner) hosts() {
+	if len(p.lab.Hosts) == 0 {
+		p.bad("no hosts")
+	}
+	taken := map[string]wire{}
+	for _, h := range p.lab.Hosts {
+		hp := hostPlan{Name: h.Name}
+		for _, n := range h.NICs {
+			w := wire{h.Name, n.Netdev}
+			if _, dup := p.macs[w]; dup {
+				p.bad("host %q: netdev %q: used twice", h.Name, n.Netdev)
+			}
+			p.checkName(h.Name, n.Netdev)
+			if !n.IP.IsValid() {
+				p.bad("host %q: netdev %q: no data address", h.Name, n.Netdev)
+			}
+			mac := macOf(n.IP.Addr(), p.lab.Name+"/"+h.Name+"/"+n.Netdev)
+			if other, dup := taken[mac]; dup {
+				p.bad("host %q: netdev %q: data address %s is also that of %s %s", h.Name, n.Netdev, n.IP.Addr(), other.Host, other.Netdev)
+			}
+			taken[mac] = w
+			p.macs[w] = mac
+			hp.NICs = append(hp.NICs, p.nic(h, n, mac))
+		}
+		for _, t := range p.lab.Taps {
+			if t.Host == h.Name && t.Switch != "" {
+				p.checkName(h.Name, t.Iface)
+				hp.Mirrors = append(hp.Mirrors, mirrorPlan{Netdev: t.Iface, MTU: p.maxMTU()})
+			}
+		}
+		p.out.Hosts = append(p.out.Hosts, hp)
+	}
+	for i := range p.out.Hosts {
+		for j := range p.out.Hosts[i].NICs {
+			n := &p.out.Hosts[i].NICs[j]
+			n.Neighbours = p.neighbours(p.out.Hosts[i].Name, *n)
+		}
+	}
+}
+
+func (p *planner) nic(h *inventory.Host, n *inventory.NIC, mac string) nicPlan {
+	mtu := n.MTU
+	if mtu == 0 {
+		mtu = 1500
+	}
+	np := nicPlan{Netdev: n.Netdev, IP: n.IP, MAC: mac, MTU: mtu, Device: n.Device}
+	if n.Backend != "" && n.Backend != softnicBackend {
+		p.bad("host %q: device %q: backend %q needs real hardware (a virtual lab has %s only)", h.Name, n.Device, n.Backend, softnicBackend)
+	}
+	if n.Device == "" {
+		return np
+	}
+	rate := n.Rate
+	if rate == 0 {
+		if l := p.link(h.Name, n.Netdev); l != nil {
+			rate = l.Rate
+		}
+	}
+	np.Daemon = &nicConfig{
+		Device: n.Device, Netdev: n.Netdev, IP: n.IP, MAC: mac, RateBps: int64(p.scale.Rate(rate)), MTU: mtu,
+		DSCP: n.DSCP, ECN: n.ECN, Priority: n.Priority, DCQCN: dcqcnConfig{Enabled: n.DCQCN == nil || *n.DCQCN},
+		Scale: p.scale.Factor(), Socket: nicRunDir + "/" + n.Device + ".sock", Sysfs: sysfsDir, HostName: h.Name,
+	}
+	return np
+}
+
+// neighbours are all other interfaces on n's subnet: nobody asks by ARP in a lab, so no such packets are in captures.
+func (p *planner) neighbours(host string, n nicPlan) []neighbour {
+	var out []neighbour
+	for _, h := range p.lab.Hosts {
+		for _, o := range h.NICs {
+			if (h.Name != host || o.Netdev != n.Netdev) && n.IP.Contains(o.IP.Addr()) {
+				out = append(out, neighbour{IP: o.IP.Addr(), MAC: p.macs[wire{h.Name, o.Netdev}]})
+			}
+		}
+	}
+	return out
+}
+
+func (p *planner) maxMTU() int {
+	mtu := 1500
+	for _, h := range p.lab.Hosts {
+		for _, n := range h.NICs {
+			mtu = max(mtu, n.MTU)
+		}
+	}
+	return mtu
+}
+
+func (p *planner) link(host, netdev string) *inventory.Link {
+	for _, l := range p.lab.Links {
+		for _, e := range []inventory.End{l.A, l.B} {
+			if e.Host == host && e.Netdev == netdev {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+func (p *planner) checkName(host, netdev string) {
+	if netdev == "" || len(netdev) > maxNetdev || netdev == "lo" {
+		p.bad("host %q: interface %q: need 1 to %d characters and not lo", host, netdev, maxNetdev)
+	}
+}
+
+func (p *planner) switches() {
+	if len(p.lab.Switches) == 0 {
+		p.bad("no switch")
+	}
+	fabrics := map[string]*fabricPlan{}
+	for _, s := range p.lab.Switches {
+		if s.Host != "" && p.lab.Host(s.Host) == nil {
+			p.bad("switch %q: host %q: not in this lab", s.Name, s.Host)
+		}
+		if s.PFC != nil {
+			p.bad("switch %q: pfc: the virtual lab's switch has none yet", s.Name)
+		}
+		socket := fabricSocket
+		for _, f := range p.out.Fabrics {
+			if f.Host == s.Host {
+				socket = "fabric-" + s.Name + ".sock" // the first on a host has the short name
+			}
+		}
+		p.out.Fabrics = append(p.out.Fabrics, fabricPlan{Switch: s.Name, Host: s.Host, Socket: socket,
+			Config: fabric.Config{Name: s.Name, TimeScale: p.scale.Factor(), Buffer: s.Buffer, MaxFrame: max(fabric.DefaultMaxFrame, p.maxMTU()+18)}})
+	}
+	for i, s := range p.lab.Switches {
+		fabrics[s.Name] = &p.out.Fabrics[i]
+	}
+	for _, l := range p.lab.Links {
+		host, sw := l.A, l.B
+		if host.Switch != "" {
+			host, sw = sw, host
+		}
+		if host.Switch != "" || sw.Switch == "" {
+			p.bad("link %s to %s: the virtual lab joins hosts to a switch, nothing else yet", endName(l.A), endName(l.B))
+			continue
+		}
+		f := fabrics[sw.Switch]
+		w := wire{host.Host, host.Netdev}
+		mac, known := p.macs[w]
+		switch {
+		case f == nil:
+			p.bad("link of %s: switch %q: not in this lab", endName(host), sw.Switch)
+			continue
+		case !known:
+			p.bad("link to switch %q: no NIC %s", sw.Switch, endName(host))
+			continue
+		case p.linked[w]:
+			p.bad("host %q: netdev %q: has two links", w.Host, w.Netdev)
+			continue
+		}
+		p.linked[w] = true
+		rate := l.Rate
+		if rate == 0 {
+			rate = p.nicOf(w).Rate
+		}
+		f.Ports = append(f.Ports, w)
+		f.Config.Ports = append(f.Config.Ports, fabric.PortConfig{Name: portName(p.lab, w), MAC: mac,
+			Rate: p.scale.Rate(rate), Delay: p.scale.Time(l.Delay), Buffer: l.Buffer, ECN: ecnOf(p.lab.Switch(sw.Switch))})
+	}
+	for _, t := range p.lab.Taps {
+		if t.Switch == "" {
+			continue
+		}
+		f := fabrics[t.Switch]
+		if f == nil || p.lab.Host(t.Host) == nil {
+			p.bad("tap %q: needs a switch and a host of this lab (%q on %q)", t.Name, t.Switch, t.Host)
+			continue
+		}
+		m := fabric.MirrorConfig{Name: t.Iface, Direction: fabric.Direction(t.Direction)}
+		for _, name := range t.Ports {
+			found := false
+			for i, w := range f.Ports {
+				if w.Host == name || f.Config.Ports[i].Name == name {
+					m.Ports, found = append(m.Ports, f.Config.Ports[i].Name), true
+				}
+			}
+			if !found {
+				p.bad("tap %q: port %q: no host of that name is linked to switch %q", t.Name, name, t.Switch)
+			}
+		}
+		if dup(f.Config, m.Name) {
+			m.Name = t.Name
+		}
+		f.Mirrors = append(f.Mirrors, wire{t.Host, t.Iface})
+		f.Config.Mirrors = append(f.Config.Mirrors, m)
+	}
+}
+
+func (p *planner) nicOf(w wire) *inventory.NIC {
+	for _, n := range p.lab.Host(w.Host).NICs {
+		if n.Netdev == w.Netdev {
+			return n
+		}
+	}
+	return &inventory.NIC{}
+}
+
+func dup(c fabric.Config, name string) bool {
+	for _, o := range c.Ports {
+		if o.Name == name {
+			return true
+		}
+	}
+	for _, o := range c.Mirrors {
+		if o.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// portName is the host's name, as taps name ports; hosts with several NICs need more.
+func portName(lab *inventory.Lab, w wire) string {
+	if h := lab.Host(w.Host); h != nil && len(h.NICs) > 1 {
+		return w.Host + "/" + w.Netdev
+	}
+	return w.Host
+}
+
+func endName(e inventory.End) string {
+	if e.Switch != "" {
+		return fmt.Sprintf("switch %q", e.Switch)
+	}
+	return fmt.Sprintf("%q of host %q", e.Netdev, e.Host)
+}
+
+func ecnOf(s *inventory.Switch) *fabric.ECNConfig {
+	if s == nil || s.ECN == nil {
+		return nil
+	}
+	return &fabric.ECNConfig{KMin: s.ECN.KMin, KMax: s.ECN.KMax, PMax: s.ECN.PMax}
+}
+
+// macOf gives a locally administered address that shows the IPv4 address it belongs to; for IPv6, a hash of the
+// interface's place in the lab. The same lab always gets the same addresses.
+func macOf(ip netip.Addr, place string) string {
+	mac := net.HardwareAddr{0x02, 0x70, 0, 0, 0, 0}
+	if ip.Is4() {
+		a := ip.As4()
+		copy(mac[2:], a[:])
+	} else {
+		sum := sha256.Sum256([]byte(place))
+		mac[1] = 0x76
+		copy(mac[2:], sum[:4])
+	}
+	return mac.String()
+}
+
+// probeTimeout bounds one self-test exchange: generous against a busy machine, longer on long links.
+func (l *layout) probeTimeout() time.Duration {
+	var longest time.Duration
+	for _, f := range l.Fabrics {
+		for _, p := range f.Config.Ports {
+			longest = max(longest, p.Delay)
+		}
+	}
+	return 3*time.Second + 8*longest
+}
