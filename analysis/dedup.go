@@ -1,0 +1,56 @@
+package analysis
+
+import (
+	"math/bits"
+
+	"github.com/pcmlab/pcmlab/capture/roce"
+)
+
+// dedup finds copies that mirrors made of one packet: two taps on its way, or a port mirrored in both directions. A copy
+// has the same invariant fields (IP identification, QP, PSN, opcode, acknowledgement) within a short time, but came
+// through another interface, VLAN or hop count. A packet that is equal in these, too, was really sent twice
+// and stays. The table is direct-mapped: a lost entry lets a copy through, never removes a packet.
+type dedup struct {
+	window  int64
+	entries []dedupEntry
+	removed int64
+}
+
+type dedupEntry struct {
+	hash, way uint64
+	atNS      int64
+}
+
+const dedupSlots = 1 << 13
+
+func newDedup(window int64) *dedup {
+	return &dedup{window: window, entries: make([]dedupEntry, dedupSlots)}
+}
+
+// copyOf reports that f is a copy of a packet seen before.
+func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
+	k := keyOf(f)
+	id := uint64(f.BTH.PSN) | uint64(f.BTH.Opcode)<<24 | uint64(f.IPID)<<32 | uint64(f.SrcPort)<<48
+	var more uint64
+	if f.HasAETH {
+		more = uint64(f.AETH.Syndrome)<<24 | uint64(f.AETH.MSN)
+	}
+	if f.BTH.AckReq {
+		more |= 1 << 40
+	}
+	hi, lo := bits.Mul64(k.hash()^id, more^uint64(f.PayloadLen)<<42^0xa0761d6478bd642f)
+	h := hi ^ lo
+	way := uint64(f.TTL) | uint64(iface)<<8
+	for i := range f.VLANs {
+		way ^= uint64(f.VLAN[i])<<(24+16*i) | 1<<(60+i)
+	}
+	e := &d.entries[h&(dedupSlots-1)]
+	if e.hash == h {
+		if age := ts - e.atNS; e.way != way && age <= d.window && age >= -d.window {
+			d.removed++
+			return true
+		}
+	}
+	*e = dedupEntry{h, way, ts}
+	return false
+}

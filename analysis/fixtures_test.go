@@ -1,0 +1,312 @@
+package analysis
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pcmlab/pcmlab/internal/fixtures"
+)
+
+// truth is what tshark, and a parser beside it, say about a capture.
+type truth struct {
+	File         string           `json:"file"`
+	Packets      int64            `json:"packets"`
+	Truncated    int64            `json:"truncated"`
+	RoCEPackets  int64            `json:"roce_packets"`
+	Opcodes      map[string]int64 `json:"opcodes"`
+	ECN          map[string]int64 `json:"ecn"`
+	CEData       int64            `json:"ce_marked_data"`
+	CEAck        int64            `json:"ce_marked_ack"`
+	CNP          int64            `json:"cnp"`
+	Acks         int64            `json:"acks"`
+	NAKs         map[string]int64 `json:"naks"`
+	RNR          int64            `json:"rnr_naks"`
+	NAKTotal     int64            `json:"nak_total"`
+	Duplicates   int64            `json:"duplicate_request_psns"`
+	MAD          map[string]int64 `json:"mad"`
+	FirstTS      string           `json:"first_ts"`
+	LastTS       string           `json:"last_ts"`
+	Flows        map[string]truthFlow
+	CrossChecked struct {
+		Identical bool `json:"identical"`
+	} `json:"crosscheck"`
+}
+
+type truthFlow struct {
+	Packets    int64            `json:"packets"`
+	CE         int64            `json:"ce"`
+	Opcodes    map[string]int64 `json:"opcodes"`
+	PSNFirst   uint32           `json:"psn_first"`
+	PSNLast    uint32           `json:"psn_last"`
+	Requests   int64            `json:"req_packets"`
+	Responses  int64            `json:"resp_packets"`
+	Acks       int64            `json:"acks"`
+	NAKs       map[string]int64 `json:"naks"`
+	RETHBytes  int64            `json:"reth_dmalen_sum"`
+	RETHCount  int64            `json:"reth_count"`
+	Backward   int64            `json:"psn_backward_steps"`
+	Gaps       int64            `json:"psn_gaps"`
+	UniquePSNs int64            `json:"req_unique_psns"`
+	Duplicates int64            `json:"req_duplicate_psn_packets"`
+	DSCP       map[string]int64 `json:"dscp"`
+	SrcPorts   map[string]int64 `json:"udp_sport"`
+}
+
+// captures lists every capture that has a truth file.
+func captures(t testing.TB) []string {
+	dir := fixtures.Dir(t)
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".truth.json") {
+			files = append(files, strings.TrimSuffix(path, ".truth.json"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 50 {
+		t.Fatalf("found %d captures with truth files, expected more than 50", len(files))
+	}
+	return files
+}
+
+func readTruth(t testing.TB, pcap string) truth {
+	b, err := os.ReadFile(pcap + ".truth.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tr truth
+	if err := json.Unmarshal(b, &tr); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// tsharkNames are where the truth files shorten a name.
+var tsharkNames = strings.NewReplacer("READ_RESPONSE", "READ_RESP", "RC_WRITE_LAST_IMM", "RC_WRITE_LAST_IMM")
+
+// TestRun_fixturesAgreeWithTruth holds every count of every capture against what tshark said.
+func TestRun_fixturesAgreeWithTruth(t *testing.T) {
+	for _, path := range captures(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			want := readTruth(t, path)
+			doc, err := Run(t.Context(), []Input{{Path: path}}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.totals(), documentTotals(doc)); diff != "" {
+				t.Errorf("totals (-truth +analysis):\n%s", diff)
+			}
+			got := map[string]truthFlow{}
+			for _, d := range doc.Directions {
+				got[fmt.Sprintf("%s>%s qp=0x%06x", d.Src, d.Dst, d.DstQP)] = directionTruth(d)
+			}
+			for id, f := range want.Flows {
+				f.DSCP, f.SrcPorts = nil, nil // held below, per flow
+				want.Flows[id] = f
+			}
+			if !strings.Contains(path, "_ud") && len(want.MAD) == 0 { // datagrams are split by source QP
+				if diff := cmp.Diff(want.Flows, got); diff != "" {
+					t.Errorf("directions (-truth +analysis):\n%s", diff)
+				}
+			}
+			if want := []any{want.FirstTS, want.LastTS}; doc.Files[0].FirstNS != nil {
+				got := []any{tsText(*doc.Files[0].FirstNS), tsText(*doc.Files[0].LastNS)}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("times (-truth +analysis):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func tsText(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
+
+func (tr truth) totals() map[string]any {
+	ops := map[string]int64{}
+	for name, n := range tr.Opcodes {
+		_, name, _ = strings.Cut(name, ":")
+		ops[name] = n
+	}
+	mad := int64(0)
+	for _, n := range tr.MAD {
+		mad += n
+	}
+	return map[string]any{
+		"packets": tr.Packets, "roce": tr.RoCEPackets, "opcodes": ops, "ce_data": tr.CEData, "ce_ack": tr.CEAck, "cnp": tr.CNP, "acks": tr.Acks,
+		"nak": tr.NAKTotal, "rnr": tr.RNR, "duplicates": tr.Duplicates, "snapped": tr.Truncated > 0, "mad": mad,
+		"ecn": ECNCounts{NotECT: tr.ECN["0"], ECT1: tr.ECN["1"], ECT0: tr.ECN["2"], CE: tr.ECN["3"]},
+	}
+}
+
+func documentTotals(d *Document) map[string]any {
+	ops := map[string]int64{}
+	for name, n := range d.Totals.Opcodes {
+		ops[tsharkNames.Replace(name)] = n
+	}
+	var dup int64
+	for _, x := range d.Directions {
+		dup += x.DuplicatePackets
+	}
+	t := d.Totals
+	return map[string]any{
+		"packets": t.Packets, "roce": t.RoCEPackets, "opcodes": ops, "ce_data": t.CEDataPackets, "ce_ack": t.CEAckPackets, "cnp": t.CNPPackets, "acks": t.AckPackets,
+		"nak": t.NAKPackets, "rnr": t.RNRNAKPackets, "duplicates": dup, "snapped": d.Files[0].SnaplenLimited, "mad": t.MADPackets, "ecn": t.ECN,
+	}
+}
+
+func directionTruth(d Direction) truthFlow {
+	f := truthFlow{
+		Packets: d.Packets, CE: d.CEPackets, Opcodes: map[string]int64{}, PSNFirst: d.PSNFirst, PSNLast: d.PSNLast,
+		Requests: d.RequestPackets, Responses: d.ResponsePackets, Acks: d.Acks, NAKs: map[string]int64{},
+		RETHBytes: d.RETHBytes, RETHCount: d.RETHCount, Backward: d.PSNBackwardSteps, Gaps: d.PSNGaps,
+		UniquePSNs: d.UniquePSNs, Duplicates: d.DuplicatePackets,
+	}
+	for name, n := range d.Opcodes {
+		f.Opcodes[tsharkNames.Replace(name)] = n
+	}
+	for name, n := range map[string]int64{"PSN_SEQ_ERR": d.NAKs.Sequence, "INVALID_REQ": d.NAKs.Invalid, "REMOTE_ACCESS_ERR": d.NAKs.Access,
+		"REMOTE_OP_ERR": d.NAKs.Remote, "INVALID_RD_REQ": d.NAKs.InvalidRequest, "RNR": d.NAKs.RNR} {
+		if n > 0 {
+			f.NAKs[name] = n
+		}
+	}
+	return f
+}
+
+// TestRun_fixturesAgreeWithModel holds what truth files lack (unique bytes, rates, times, attribution) against the model.
+func TestRun_fixturesAgreeWithModel(t *testing.T) {
+	for _, path := range captures(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packets, _, _, _ := modelPcap(b)
+			doc, err := Run(t.Context(), []Input{{Path: path}}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(packets) == 0 {
+				return
+			}
+			compareWithModel(t, doc, modelFlows(packets, doc.Series.BinNS, nil))
+		})
+	}
+}
+
+func near(a, b float64) bool {
+	return a == b || math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b))
+}
+
+// compareWithModel compares every flow with the model's; the model's keys are the flows' ids.
+func compareWithModel(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, doc *Document, want map[string]*modelFlow) {
+	t.Helper()
+	for id := range want {
+		if strings.HasSuffix(id, ":0x000001") { // management is no flow
+			delete(want, id)
+		}
+	}
+	if len(doc.Flows) != len(want) {
+		t.Errorf("analysis has %d flows, the model %d", len(doc.Flows), len(want))
+	}
+	for i, f := range doc.Flows {
+		w := want[f.ID]
+		if w == nil {
+			t.Errorf("flow %s: the model does not have it", f.ID)
+			continue
+		}
+		counts := func(f *Flow) map[string]int64 {
+			return map[string]int64{"packets": f.Packets, "payload": f.PayloadBytes, "unique": f.UniqueBytes, "wire": f.WireBytes, "ce": f.CEPackets,
+				"ect": f.ECTPackets, "duplicates": f.DuplicatePackets, "first": f.FirstNS, "last": f.LastNS,
+				"write": f.Operations.Write, "send": f.Operations.Send, "read": f.Operations.Read, "atomic": f.Operations.Atomic}
+		}
+		model := map[string]int64{"packets": w.packets, "payload": w.payload, "unique": w.unique, "wire": w.wire, "ce": w.ce,
+			"ect": w.ect, "duplicates": w.duplicates, "first": w.first, "last": w.last,
+			"write": w.write, "send": w.send, "read": w.read, "atomic": w.atomic}
+		if diff := cmp.Diff(model, counts(&f)); diff != "" {
+			t.Errorf("flow %s (-model +analysis):\n%s", f.ID, diff)
+		}
+		if f.GoodputBps != nil && !near(*f.GoodputBps, w.goodput) {
+			t.Errorf("flow %s: goodput %g, the model says %g", f.ID, *f.GoodputBps, w.goodput)
+		}
+		if (f.CNPs != nil) != w.paired {
+			t.Errorf("flow %s: answers found %v, the model says %v", f.ID, f.CNPs != nil, w.paired)
+		} else if w.paired && f.Service == "RC" {
+			got := []int64{*f.CNPs, *f.Acks, f.NAKs.sum() - f.NAKs.RNR, f.NAKs.RNR}
+			if diff := cmp.Diff([]int64{w.cnps, w.acks, w.naks, w.rnr}, got); diff != "" {
+				t.Errorf("flow %s: CNPs, ACKs, NAKs, RNR NAKs (-model +analysis):\n%s", f.ID, diff)
+			}
+		}
+		compareTimes(t, f.ID+": rtt", w.rtt, f.RTTNS)
+		compareTimes(t, f.ID+": message", w.msg, Latency{Samples: f.MessageNS.Count, P50: f.MessageNS.P50, P99: f.MessageNS.P99, Max: f.MessageNS.Max})
+		compareBins(t, doc, i, w)
+	}
+}
+
+func compareTimes(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, what string, want []int64, got Latency) {
+	t.Helper()
+	if int(got.Samples) != len(want) {
+		t.Errorf("%s: %d samples, the model has %d", what, got.Samples, len(want))
+		return
+	}
+	if len(want) == 0 {
+		return
+	}
+	if m := modelQuantile(want, 1); *got.Max != m {
+		t.Errorf("%s: max %d, the model says %d", what, *got.Max, m)
+	}
+	for _, q := range []struct {
+		name string
+		q    float64
+		got  int64
+	}{{"p50", 0.5, *got.P50}, {"p99", 0.99, *got.P99}} {
+		w := modelQuantile(want, q.q)
+		if math.Abs(float64(q.got-w)) > 0.03*float64(w)+1 {
+			t.Errorf("%s: %s %d, the model says %d", what, q.name, q.got, w)
+		}
+	}
+}
+
+func compareBins(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, doc *Document, i int, w *modelFlow) {
+	t.Helper()
+	s := doc.Series.Flows[i]
+	got := map[int]modelBin{}
+	for j := range s.Packets {
+		b := modelBin{unique: int64(math.Round(s.GoodputBps[j] * float64(doc.Series.BinNS) / 8e9)), packets: s.Packets[j], ce: s.CE[j]}
+		if s.CNPs != nil {
+			b.cnps = s.CNPs[j]
+		}
+		if b != (modelBin{}) {
+			got[s.FirstBin+j] = b
+		}
+	}
+	want := map[int]modelBin{}
+	for j, b := range w.bins {
+		if *b != (modelBin{}) {
+			want[j] = *b
+		}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(modelBin{})); diff != "" {
+		t.Errorf("flow %s: bins (-model +analysis):\n%s", s.ID, diff)
+	}
+}
