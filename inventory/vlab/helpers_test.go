@@ -158,15 +158,18 @@ func lookAround(t testing.TB) world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, _ := os.Executable()
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range entries {
 		if e.Name()[0] < '0' || e.Name()[0] > '9' {
 			continue
 		}
 		dir := "/proc/" + e.Name()
-		exe, err := os.Readlink(dir + "/exe")
-		if err != nil || exe != self {
-			continue // other tests of this machine come and go
+		exe, err := os.Stat(dir + "/exe") // the file, whatever path a mount namespace shows it under
+		if err != nil || !os.SameFile(exe, self) {
+			continue // other programs of this machine come and go
 		}
 		if b, err := os.ReadFile(dir + "/cmdline"); err == nil {
 			w.Processes = append(w.Processes, e.Name()+" "+strings.ReplaceAll(string(b), "\x00", " "))

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -115,14 +114,29 @@ func loadState(dir string) (*state, error) {
 	return s, nil
 }
 
-var validID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$`)
+// validID says whether id can be a folder's name here: letters, digits, and - _ . inside, at most 63.
+func validID(id string) bool {
+	if id == "" || len(id) > 63 {
+		return false
+	}
+	for i, r := range id {
+		if !idRune(r) || i == 0 && (r == '-' || r == '_' || r == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+func idRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
+}
 
 // newID is the lab's name, made fit for file names, and six random hexadecimal digits.
 func newID(name string) string {
 	var b [3]byte
 	rand.Read(b[:])
 	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+		if idRune(r) {
 			return r
 		}
 		return '-'
@@ -162,7 +176,7 @@ func labs(stateDir string) ([]found, error) {
 	}
 	var out []found
 	for _, e := range entries {
-		if !e.IsDir() || !validID.MatchString(e.Name()) {
+		if !e.IsDir() || !validID(e.Name()) {
 			continue
 		}
 		f := found{ID: e.Name(), Dir: filepath.Join(stateDir, e.Name())}

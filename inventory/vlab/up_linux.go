@@ -34,7 +34,7 @@ func Up(ctx context.Context, lab *inventory.Lab, o Options) (*Instance, error) {
 	if o.ID == "" {
 		o.ID = newID(lab.Name)
 	}
-	if !validID.MatchString(o.ID) {
+	if !validID(o.ID) {
 		return nil, fmt.Errorf("lab %q: id %q: need letters, digits, and - _ . inside, at most 63", lab.Name, o.ID)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not up after %s", o.Timeout))
