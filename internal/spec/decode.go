@@ -166,7 +166,7 @@ func (c *context) decodeStruct(p Path, n *node, v reflect.Value) {
 	}
 	c.defaults(fields, v, func(f *field) bool { return seen[f.name] })
 	for _, f := range fields {
-		if f.required && !seen[f.name] {
+		if f.required && !seen[f.name] && !n.partial {
 			c.doc.mark(p.With(f.name))
 			c.doc.add(n.line, n.col, n.width, Missing, prefix(p)+fmt.Sprintf("required key %q is missing", f.name), addFix(f))
 		}
@@ -271,7 +271,7 @@ func (c *context) decodeMap(p Path, n *node, v reflect.Value, r *rules) {
 		c.wrongType(p, n, "a mapping of names", fix)
 		return
 	}
-	if !c.counted(p, n, len(n.entries), r, "entries") {
+	if !n.partial && !c.counted(p, n, len(n.entries), r, "entries") {
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.entries), len(n.entries))

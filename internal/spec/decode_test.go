@@ -119,7 +119,7 @@ func TestDecode_namesEveryMistakeAtItsPlace(t *testing.T) {
 		{"few", "", "lab: a\nchecks: []\n", `f:2:9: checks: has 0 entries (at least 1)`},
 		{"many", "", "lab: a\nhosts: {a: [], b: [], c: [], d: [], e: []}\n", `f:2:8: hosts: has 5 entries (at most 4)`},
 		{"list_file", "", "- a\n", `f:1:1: found a list, need a mapping (keys: note, lab, for, buffer, hosts, start, checks, set, mode, deep)`},
-		{"tab", "", "lab: a\nhosts:\n\th1: []\n", `f:3:1: not YAML: a tab in the indentation (indent with spaces)`},
+		{"tab", "", "lab: a\nhosts:\n\th1: []\n", `f:3:1: a tab in the indentation (indent with spaces)`},
 		{"bracket", "", "lab: [a\nnote: x\n", `f:2:1: not YAML: ',' or ']' must be specified (a bracket opened before this place is not closed)`},
 		{"anchor", "", "lab: &x a\nnote: *x\n", "f:1:6: anchors (&) are not read (write the value out where it is needed)\nf:2:7: aliases (*) are not read (write the value out, or quote the text)"},
 		{"merge", "", "lab: a\n<<: {note: x}\n", "f:2:1: merge keys (<<) are not read (write the keys out)"},

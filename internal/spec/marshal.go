@@ -74,7 +74,7 @@ func (w *writer) pairs(v reflect.Value) []pair {
 		if fv.Kind() == reflect.Pointer && fv.IsNil() || !f.required && equalDefault(fv, &f) {
 			continue
 		}
-		if f.required && fv.IsZero() && isScalar(fv.Type()) && fv.Kind() != reflect.Bool && !fv.CanInt() && !fv.CanUint() && !fv.CanFloat() {
+		if f.required && fv.IsZero() && (fv.Type() == addrType || fv.Type() == prefixType) {
 			continue // nothing to write: Decode names it as missing
 		}
 		out = append(out, pair{f.name, fv})

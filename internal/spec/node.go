@@ -45,6 +45,7 @@ type node struct {
 	width     int
 	entries   []entry // mapping
 	items     []*node // sequence
+	partial   bool    // a key of the mapping was refused
 }
 
 type entry struct {
@@ -71,6 +72,9 @@ func (d *Doc) tree(data []byte) *node {
 		return nil
 	}
 	if !d.checkText(string(data)) {
+		return nil
+	}
+	if !d.checkTabs() {
 		return nil
 	}
 	source := strings.Join(d.lines, "\n")
@@ -149,6 +153,19 @@ func (d *Doc) checkText(s string) bool {
 	return true
 }
 
+// checkTabs refuses tabs in indentation everywhere. YAML allows a few, on which readers disagree.
+func (d *Doc) checkTabs() bool {
+	ok := true
+	for i, l := range d.lines {
+		rest := strings.TrimLeft(l, " \t")
+		if tab := strings.IndexByte(l[:len(l)-len(rest)], '\t'); tab >= 0 && rest != "" && rest[0] != '#' {
+			d.add(i+1, tab+1, 1, Syntax, "a tab in the indentation", "indent with spaces")
+			ok = false
+		}
+	}
+	return ok
+}
+
 // parse runs the YAML library, which stops at its first mistake, and turns a panic of it into a mistake.
 func (d *Doc) parse(source string) (file *ast.File, err error) {
 	defer func() {
@@ -170,14 +187,7 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 		return nil, err
 	}
 	t := y.GetToken()
-	message, fix := y.GetMessage(), syntaxFix(y.GetMessage())
-	line, col := t.Position.Line, max(1, t.Position.Column)
-	if line >= 1 && line <= len(d.lines) {
-		if indent := d.lines[line-1][:len(d.lines[line-1])-len(strings.TrimLeft(d.lines[line-1], " \t"))]; strings.Contains(indent, "\t") {
-			message, fix, col = "a tab in the indentation", "indent with spaces", strings.Index(indent, "\t")+1
-		}
-	}
-	d.add(line, col, 1, Syntax, "not YAML: "+message, fix)
+	d.addToken(t, Syntax, "not YAML: "+y.GetMessage(), syntaxFix(y.GetMessage()))
 	return nil, err
 }
 
@@ -276,6 +286,9 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		if t.Type == token.StringType && numberLike.MatchString(t.Value) {
 			n.kind = number
 		}
+		if t.Type == token.StringType && !c.doc.written(n) {
+			c.doc.add(n.line, n.col, 1, Syntax, "text that YAML readers read differently", "quote it, and look for tabs in it")
+		}
 		if t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType {
 			n.width = 2
 		}
@@ -300,6 +313,7 @@ func (c *converter) entries(n *node, values []*ast.MappingValueNode, depth int) 
 		if i == 0 && (n.line > key.line || n.line == key.line && n.col > key.col) {
 			n.line, n.col = key.line, key.col // a block mapping's token is its first colon
 		}
+		c.colon(key, v)
 		value := c.convert(v.Value, depth+1)
 		if value.kind == null && value.text == "" {
 			if t := v.Value.GetToken(); t == nil || t.Type == token.ImplicitNullType {
@@ -307,6 +321,7 @@ func (c *converter) entries(n *node, values []*ast.MappingValueNode, depth int) 
 			}
 		}
 		if key.kind == refused {
+			n.partial = true
 			continue
 		}
 		if before, ok := first[key.text]; ok {
@@ -316,6 +331,50 @@ func (c *converter) entries(n *node, values []*ast.MappingValueNode, depth int) 
 		}
 		first[key.text] = key
 		n.entries = append(n.entries, entry{key, value})
+	}
+}
+
+// written checks that a plain text stands in the file at its place as it was read, up to folded lines. The YAML library
+// drops tabs within text.
+func (d *Doc) written(n *node) bool {
+	if n.line < 1 || n.line > len(d.lines) {
+		return false
+	}
+	want := strings.Fields(n.text)
+	line := []rune(d.lines[n.line-1])
+	rest := string(line[min(n.col-1, len(line)):])
+	for i, next := 0, n.line; i < len(want); {
+		rest = strings.TrimLeft(rest, " \t")
+		if rest == "" && next < len(d.lines) && i > 0 {
+			rest = d.lines[next]
+			next++
+			continue
+		}
+		after, ok := strings.CutPrefix(rest, want[i])
+		if !ok {
+			return false
+		}
+		rest = after
+		i++
+	}
+	return true
+}
+
+// colon refuses {a:b}, which the YAML library takes for the pair of a and b, other readers for the text "a:b".
+func (c *converter) colon(key *node, v *ast.MappingValueNode) {
+	if v.Start == nil || v.Start.Position == nil || v.Start.Type != token.MappingValueType {
+		return
+	}
+	if t := v.Key.GetToken(); t != nil && t.Type != token.StringType {
+		return // after quotes the colon needs no space
+	}
+	line, col := v.Start.Position.Line, v.Start.Position.Column
+	if line < 1 || line > len(c.doc.lines) {
+		return
+	}
+	r := []rune(c.doc.lines[line-1])
+	if col >= 1 && col < len(r) && r[col-1] == ':' && !strings.ContainsRune(" \t", r[col]) {
+		c.doc.add(line, col, 1, Syntax, fmt.Sprintf("no space after the colon of %s", quote(key.text)), "write "+key.text+": …, or quote the text")
 	}
 }
 

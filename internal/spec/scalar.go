@@ -29,13 +29,21 @@ type quantity struct {
 	parse   func(string) (int64, error)
 }
 
-const decimal = `(0|[1-9][0-9]{0,5})(\.[0-9]{1,9})?`
-const longDecimal = `(0|[1-9][0-9]{0,17})(\.[0-9]{1,9})?`
+const (
+	fraction    = `(\.[0-9]{1,9})?`
+	decimal     = `(0|[1-9][0-9]{0,5})` + fraction
+	longDecimal = `(0|[1-9][0-9]{0,17})` + fraction
+	kilos       = `(0|[1-9][0-9]{0,14})` + fraction + ` ?[kK]`
+	megas       = `(0|[1-9][0-9]{0,11})` + fraction + ` ?[mM]`
+	gigas       = `(0|[1-9][0-9]{0,8})` + fraction + ` ?[gG]`
+	teras       = decimal + ` ?[tT]`
+	prefixed    = kilos + `|` + megas + `|` + gigas + `|` + teras
+)
 
 // Patterns of the quantities.
 const (
-	RatePattern     = `^(` + decimal + ` ?[kKMGTmgt]|` + longDecimal + ` ?)(bit/s|b/s|bps)$`
-	SizePattern     = `^(` + decimal + ` ?[kKMGTmgt]i?B|` + longDecimal + ` ?B?)$`
+	RatePattern     = `^(` + prefixed + `|` + longDecimal + ` ?)(bit/s|b/s|bps)$`
+	SizePattern     = `^((` + prefixed + `)i?B|` + longDecimal + ` ?B?)$`
 	DurationPattern = `^(` + decimal + `h)?(` + decimal + `m)?(` + decimal + `s)?(` + decimal + `ms)?(` + decimal + `[uµ]s)?(` + longDecimal + `ns)?$`
 	octet           = `(25[0-5]|2[0-4][0-9]|1?[1-9]?[0-9]|1[0-9][0-9])`
 	ipv4            = octet + `(\.` + octet + `){3}`
@@ -118,6 +126,9 @@ func (q *quantity) decode(c *context, p Path, n *node, v reflect.Value, r *rules
 			return
 		}
 		value = i
+	case n.kind == number && !plainNumber(n.text):
+		c.spelling(p, n)
+		return
 	default:
 		c.wrongType(p, n, q.what, q.hint(n.text, fix))
 		return
@@ -142,7 +153,7 @@ func (q *quantity) hint(s, fix string) string {
 // integer reads a plain number as an integer.
 func (c *context) integer(p Path, n *node, fix string) (int64, bool) {
 	if !intRE.MatchString(n.text) {
-		if !floatRE.MatchString(n.text) {
+		if !plainNumber(n.text) {
 			c.spelling(p, n)
 		} else if f, err := strconv.ParseFloat(n.text, 64); err == nil && f == math.Trunc(f) {
 			c.doc.at(p, n, Spelling, fmt.Sprintf("%s is an integer written as a fraction", quote(n.text)), "write "+strconv.FormatFloat(f, 'f', 0, 64))
@@ -167,6 +178,12 @@ func (c *context) spelling(p Path, n *node) {
 		fix = "write " + strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:]
 	}
 	c.doc.at(p, n, Spelling, message, fix)
+}
+
+// plainNumber says that every YAML reader takes s for a number.
+func plainNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil && floatRE.MatchString(s)
 }
 
 func (c *context) decodeInt(p Path, n *node, v reflect.Value, r *rules) {
@@ -198,15 +215,11 @@ func (c *context) decodeFloat(p Path, n *node, v reflect.Value, r *rules) {
 		c.wrongType(p, n, "a number", r.fix("a number"))
 		return
 	}
-	if !floatRE.MatchString(n.text) {
+	if !plainNumber(n.text) {
 		c.spelling(p, n)
 		return
 	}
-	f, err := strconv.ParseFloat(n.text, 64)
-	if err != nil {
-		c.doc.at(p, n, Range, n.text+" is too large", "")
-		return
-	}
+	f, _ := strconv.ParseFloat(n.text, 64) // plainNumber has looked
 	if c.within(p, n, f, r) {
 		v.SetFloat(f)
 	}
@@ -262,7 +275,7 @@ func (c *context) decodeString(p Path, n *node, v reflect.Value, r *rules) {
 		if len(r.enum) > 0 {
 			fix = "one of " + strings.Join(r.enum, ", ")
 		}
-		if n.kind == number && !floatRE.MatchString(n.text) {
+		if n.kind == number && !plainNumber(n.text) {
 			c.doc.at(p, n, Spelling, fmt.Sprintf("%s is read as a number by some YAML readers", n.text), fix)
 			return
 		}
@@ -319,7 +332,7 @@ func (c *context) decodeText(p Path, n *node, re *regexp.Regexp, what, example s
 		fix = "such as " + example
 	}
 	if n.kind != text {
-		if n.kind == number && !floatRE.MatchString(n.text) {
+		if n.kind == number && !plainNumber(n.text) {
 			c.spelling(p, n)
 			return
 		}
