@@ -220,8 +220,14 @@ func (d *direction) begin(ext, ts int64, read bool) {
 	for i > 0 && d.messages.at(i-1).first > ext {
 		i--
 	}
-	if i > 0 && d.messages.at(i-1).first == ext {
-		return
+	if i > 0 {
+		before := d.messages.at(i - 1)
+		if before.first == ext {
+			return
+		}
+		if before.last >= ext { // that end is this message's: the one before lost its own
+			m.last, before.last = before.last, -1
+		}
 	}
 	if i == d.messages.n {
 		d.messages.push(m, d.waitLimit())
@@ -230,16 +236,20 @@ func (d *direction) begin(ext, ts int64, read bool) {
 	d.messages.insert(i, m, d.waitLimit())
 }
 
-// end notes the last packet of a message at ext, seen for the first time.
+// end notes the last packet of a message at ext, also when it is seen again: a message ends at the first end at or
+// after its beginning, however late either is seen.
 func (d *direction) end(ext, ts int64) {
 	for i := d.messages.n - 1; i >= 0; i-- {
 		m := d.messages.at(i)
-		if m.first > ext {
+		switch {
+		case m.first > ext:
 			continue
-		}
-		if m.last < 0 && !m.read {
+		case m.read:
+		case m.last < 0:
 			m.last = ext
 			add(&d.toLast, ts-m.atNS)
+		case ext < m.last:
+			m.last = ext
 		}
 		return
 	}

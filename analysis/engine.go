@@ -283,10 +283,17 @@ func (e *engine) request(d *direction, ts int64, f *roce.Frame) {
 		if f.BTH.AckReq && op.Transport() == roce.RC {
 			d.awaitAck(ext, ts)
 		}
+	case psnFill:
+		if ext == d.req.first { // the first packet came late, or was sent again
+			d.firstOp = op
+		}
 	case psnDup:
 		d.markResent(ext)
 		if ext <= pos {
 			d.resendsNoAck++
+		}
+		if op.IsLast() {
+			d.end(ext, ts)
 		}
 	}
 	var unique int64

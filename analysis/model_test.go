@@ -198,8 +198,11 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 	if answers == nil {
 		answers = modelPairs(by)
 	}
-	answeredBy := map[string]string{}
+	answeredBy := map[string]string{} // a pair of QPs: each direction answers the other
 	for a, d := range answers {
+		if answeredBy[a] == "" {
+			answeredBy[a] = d
+		}
 		answeredBy[d] = a
 	}
 	flows := map[string]*modelFlow{}

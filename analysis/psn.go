@@ -21,12 +21,15 @@ type psnTracker struct {
 	pos     int64 // the last packet
 	holes   []hole
 
-	run        runState
-	resume     int64 // where the run broke in: one after the packet before it
-	outerDup   bool  // the run that this one interrupts was a resend
-	fills      int64 // packets of an undecided run that closed holes
-	fillBytes  int64
-	fillGap    int64 // numbers jumped over inside an undecided run
+	run       runState
+	resume    int64 // where the run broke in: one after the packet before it
+	outer     bool  // the run that this one interrupts is a resend
+	stepped   bool  // the undecided run went on by one
+	dupSeen   bool  // and passed a number seen before
+	fills     int64 // packets of an undecided run that closed holes
+	fillBytes int64
+	fillGap   int64 // numbers jumped over inside an undecided run
+
 	unique     int64
 	duplicates int64 // packets whose number was seen before
 
@@ -41,11 +44,9 @@ type hole struct{ from, to int64 } // [from, to)
 type runState uint8
 
 const (
-	runNone    runState = iota // in order
-	runSingle                  // one packet behind the highest: late, or the start of a resend
-	runOpen                    // several packets, none of them seen before
-	runResend                  // go-back-N
-	singleSeen                 // one packet, seen before
+	runNone   runState = iota // in order
+	runOpen                   // undecided: late packets, or the start of a resend
+	runResend                 // go-back-N
 )
 
 // Limits of a tracker. A step farther than maxStep is no loss and no resend but another life of the QP.
@@ -101,16 +102,15 @@ func (t *psnTracker) see(psn uint32, bytes int64, gapOK bool) (class psnClass, e
 		}
 	} else {
 		class = psnDup
+		t.dupSeen = true
 		t.duplicates++
 		t.retransmitted++
 		t.retransmittedBytes += bytes
 		resent = 1
-		switch t.run {
-		case runOpen:
-			resent += t.decide()
-		case runSingle:
-			t.run = singleSeen
-		}
+	}
+	if t.run == runOpen && t.stepped && t.dupSeen {
+		resent += t.fills
+		t.confirm()
 	}
 	t.pos = ext
 	return class, ext, resent
@@ -121,18 +121,13 @@ func (t *psnTracker) ahead(ext int64, gapOK bool) {
 	switch t.run {
 	case runResend:
 		t.lost += t.next - (t.pos + 1) // copies that should have been passed on the way back up
-	case runSingle, runOpen:
-		t.outOfOrder += t.fills
-		t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-		if t.outerDup {
-			t.lost += t.next - t.resume
-		}
-	case singleSeen:
-		if t.outerDup {
+	case runOpen:
+		t.late()
+		if t.outer {
 			t.lost += t.next - t.resume
 		}
 	}
-	t.run, t.outerDup = runNone, false
+	t.run, t.outer = runNone, false
 	if ext > t.next && !gapOK {
 		t.open(hole{t.next, ext})
 	}
@@ -142,58 +137,45 @@ func (t *psnTracker) ahead(ext int64, gapOK bool) {
 
 // step moves the run on to ext, which is behind the highest number.
 func (t *psnTracker) step(ext int64) {
-	back := ext <= t.pos || t.run == runNone
 	switch {
-	case !back && (t.run == runSingle || t.run == singleSeen) && ext != t.pos+1 && ext >= t.resume:
-		// The packet before stood alone; the run that it interrupted goes on.
-		if t.run == runSingle {
-			t.outOfOrder += t.fills
-			t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-		}
-		if t.outerDup {
-			t.lost += ext - t.resume
-			t.run = runResend
-		} else {
-			t.run = runOpen
-			t.fillGap += ext - t.resume
-		}
-	case !back:
-		gap := ext - t.pos - 1
-		switch t.run {
-		case runResend:
-			t.lost += gap
-		case singleSeen:
-			t.run = runResend
-			t.rewinds++
-			t.lost += gap
-		default:
-			t.run = runOpen
-			t.fillGap += gap
-		}
+	case t.run != runOpen && (t.run == runNone || ext <= t.pos):
+		t.resume, t.outer = t.pos+1, t.run == runResend
+		t.begin()
+	case t.run == runResend:
+		t.lost += ext - t.pos - 1
+	case ext <= t.pos:
+		t.late()
+		t.begin()
+	case ext == t.pos+1:
+		t.stepped = true
+	case ext < t.resume:
+		t.fillGap += ext - t.pos - 1
+	case t.outer: // the packets before stood alone; the resend that they interrupted goes on
+		t.late()
+		t.lost += ext - t.resume
+		t.run, t.outer = runResend, false
 	default:
-		outer := t.run == runResend
-		if t.run == runSingle || t.run == runOpen {
-			t.outOfOrder += t.fills
-			t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-		}
-		if t.run != runSingle && t.run != singleSeen {
-			t.resume = t.pos + 1
-			t.outerDup = outer
-		}
-		t.run = runSingle
+		t.late()
+		t.begin()
 	}
 }
 
-// decide turns an open run into a resend, because a number in it was seen before.
-func (t *psnTracker) decide() int64 {
-	n := t.fills
-	t.retransmitted += n
-	t.retransmittedBytes += t.fillBytes
-	t.lost += n + t.fillGap
+func (t *psnTracker) begin() { t.run, t.stepped, t.dupSeen = runOpen, false, false }
+
+// late takes an undecided run for packets that were overtaken.
+func (t *psnTracker) late() {
+	t.outOfOrder += t.fills
 	t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-	t.run = runResend
+}
+
+// confirm turns an undecided run into a resend: what it jumped over, and what it filled, was lost before.
+func (t *psnTracker) confirm() {
+	t.retransmitted += t.fills
+	t.retransmittedBytes += t.fillBytes
+	t.lost += t.fills + t.fillGap
+	t.fills, t.fillBytes, t.fillGap = 0, 0, 0
+	t.run, t.outer = runResend, false
 	t.rewinds++
-	return n
 }
 
 // open adds a hole above all others. When there are too many the oldest is given up and counts as lost.
@@ -247,10 +229,7 @@ func (t *psnTracker) fill(ext int64) bool {
 
 // close ends the tracking and returns what is still missing.
 func (t *psnTracker) close() {
-	if t.run == runSingle || t.run == runOpen {
-		t.outOfOrder += t.fills
-		t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-	}
+	t.late()
 	for _, h := range t.holes {
 		t.lost += h.to - h.from
 	}

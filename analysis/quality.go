@@ -18,6 +18,7 @@ func (r *run) quality(doc *Document) {
 		q.Notes = append(q.Notes, fmt.Sprintf(format, args...))
 	}
 	note := func(format string, args ...any) { q.Notes = append(q.Notes, fmt.Sprintf(format, args...)) }
+	silent := 0
 	for _, s := range r.sources {
 		f := s.finish()
 		doc.Files = append(doc.Files, f)
@@ -36,13 +37,16 @@ func (r *run) quality(doc *Document) {
 		}
 		q.OutOfOrder += f.OutOfOrder
 		if f.Drops == nil {
-			note("%s: holds no drop statistics; packets lost by the capture would look like packets lost before the tap", name)
+			silent++
 			continue
 		}
 		if q.Drops == nil {
 			q.Drops = new(int64)
 		}
 		*q.Drops += *f.Drops
+	}
+	if silent > 0 {
+		note("drops of the capture are unknown: %d of its files hold no statistics (pcapng from pcmlab capture does); packets it lost would count as lost before the tap", silent)
 	}
 	if q.OutOfOrder > 0 {
 		note("%d records are older than the one before them; they were taken in file order", q.OutOfOrder)
