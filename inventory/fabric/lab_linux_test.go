@@ -221,3 +221,11 @@ func delLink(name string) error {
 	}
 	return netlink.LinkDel(link)
 }
+
+func linkIndex(name string) (int, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0, err
+	}
+	return link.Attrs().Index, nil
+}

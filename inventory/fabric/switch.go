@@ -49,7 +49,8 @@ type Switch struct {
 	now      int64
 	events   timeline
 	queued   int64 // bytes in all egress queues
-	minDelay int64 // of all links
+	maxRate  int64 // of all links
+	minAfter int64 // least time from a departure to an output: 0 with an egress mirror, otherwise the shortest delay
 
 	peak                 int64
 	replicated, filtered volume
@@ -112,7 +113,6 @@ func New(o Options) (*Switch, error) {
 		}
 		s.links[i].link = l
 	}
-	s.delays()
 	for mac, p := range o.Static {
 		if p < 0 || p >= len(o.Links) {
 			return nil, fmt.Errorf("switch: static address %x: no port %d", mac, p)
@@ -137,6 +137,7 @@ func New(o Options) (*Switch, error) {
 			}
 		}
 	}
+	s.bounds()
 	return s, nil
 }
 
@@ -144,10 +145,16 @@ func macKey(m [6]byte) uint64 {
 	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-func (s *Switch) delays() {
-	s.minDelay = never
+// bounds prepares what Deadline looks ahead by.
+func (s *Switch) bounds() {
+	s.maxRate, s.minAfter = 1, never
 	for i := range s.links {
-		s.minDelay = min(s.minDelay, int64(s.links[i].link.Delay))
+		l := &s.links[i]
+		s.maxRate = max(s.maxRate, int64(l.link.Rate))
+		if len(l.mirrorOut) > 0 {
+			s.minAfter = 0
+		}
+		s.minAfter = min(s.minAfter, int64(l.link.Delay))
 	}
 }
 
@@ -161,7 +168,7 @@ func (s *Switch) SetLink(port int, l Link) error {
 		p.ingressLink.rem, p.egressLink.rem = 0, 0
 	}
 	p.link = l
-	s.delays()
+	s.bounds()
 	return nil
 }
 
@@ -230,12 +237,23 @@ func (s *Switch) Deadline() (at time.Duration, ok bool) {
 		if l.ingress.n > 0 {
 			t := l.ingress.front().at
 			if len(l.mirrorIn) == 0 {
-				t += s.minDelay
+				t = s.soonest(&l.ingress)
 			}
 			first = min(first, t)
 		}
 	}
 	return time.Duration(first), first != never
+}
+
+// soonest is a time before which none of the packets of an ingress queue is put out: the first has to be sent on at
+// some port, and those behind it, which may be shorter, come later.
+func (s *Switch) soonest(q *queue) int64 {
+	head := q.front()
+	t := head.at + int64(s.wire(len(head.p.Data)))*8e9/s.maxRate
+	if q.n > 1 {
+		t = min(t, q.ring[(q.head+1)&(len(q.ring)-1)].at+int64(s.wire(0))*8e9/s.maxRate)
+	}
+	return t + s.minAfter
 }
 
 // IngressArrival is when the next packet of the host behind port reaches the switch.
@@ -414,7 +432,7 @@ func (e *ECNConfig) probability(queue int64) float64 {
 	case queue > kmax:
 		return 1
 	default: // kmin < queue <= kmax
-		return e.PMax * float64(queue-kmin) / float64(kmax-kmin)
+		return e.PMax * (float64(queue-kmin) / float64(kmax-kmin))
 	}
 }
 
