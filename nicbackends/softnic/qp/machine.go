@@ -134,6 +134,9 @@ func (m *Machine) Poll() (Completion, bool) {
 	return c, ok
 }
 
+// Completed is the number of completions to Poll.
+func (m *Machine) Completed() int { return m.done.len() }
+
 func (m *Machine) complete(c Completion) {
 	if c.Op == Recv {
 		m.resp.uncollected++
@@ -212,6 +215,15 @@ func (m *Machine) takeSlot(now time.Duration, bytes int) {
 	m.slot += time.Duration(t / int64(m.rate))
 	m.carry = t % int64(m.rate)
 }
+
+// Slot is the virtual time of the next data packet.
+func (m *Machine) Slot() time.Duration { return m.slot }
+
+// Hold puts the next data packet off until at: the port is busy so long.
+func (m *Machine) Hold(at time.Duration) { m.slot = max(m.slot, at) }
+
+// DataReady reports whether a data packet waits for nothing but its slot.
+func (m *Machine) DataReady(now time.Duration) bool { return m.sendable(now) }
 
 // Tick runs the timers due at now.
 func (m *Machine) Tick(now time.Duration) {

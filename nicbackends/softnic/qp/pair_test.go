@@ -5,14 +5,12 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/pcmlab/pcmlab/capture/roce"
 	"github.com/pcmlab/pcmlab/internal/units"
 )
 
@@ -430,7 +428,7 @@ func BenchmarkPair(b *testing.B) {
 					x.Poll()
 				}
 			}
-			if y.n.RxPayloadBytes == 0 || slices.Contains([]roce.Opcode{}, out.BTH.Opcode) {
+			if y.n.RxPayloadBytes == 0 {
 				b.Fatal("nothing was delivered")
 			}
 		})

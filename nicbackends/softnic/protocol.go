@@ -1,0 +1,167 @@
+package softnic
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/pcmlab/pcmlab/internal/units"
+)
+
+// The NIC's socket is a UNIX socket of type SEQPACKET: each message is one request, reply or event.
+//
+//	client -> NIC   JSON request (first byte '{'), answered by one JSON reply; create_qp carries a memfd (SCM_RIGHTS)
+//	                post, 24 bytes: 'P', op, 0, 0, QPN(4), count(4), size(4), reserved(8); not answered
+//	NIC -> client   JSON reply
+//	                completions, 28 bytes: 'C', 0, 0, 0, QPN(4), done(4), received(4), failed(4), status(4), syndrome(4)
+//
+// Numbers in the binary messages are little-endian. A connection is a protection domain: what was made on it is
+// destroyed when it closes, however its process ends.
+const (
+	postTag       = 'P'
+	postLen       = 24
+	completionTag = 'C'
+	completionLen = 28
+	maxMessage    = 64 << 10
+)
+
+type postMessage struct {
+	op               uint8 // qp.Op
+	qpn, count, size uint32
+}
+
+func (p postMessage) append(b []byte) []byte {
+	b = append(b, postTag, p.op, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, p.qpn)
+	b = binary.LittleEndian.AppendUint32(b, p.count)
+	b = binary.LittleEndian.AppendUint32(b, p.size)
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+func parsePost(b []byte) (p postMessage, ok bool) {
+	if len(b) != postLen || b[0] != postTag {
+		return p, false
+	}
+	le := binary.LittleEndian
+	return postMessage{op: b[1], qpn: le.Uint32(b[4:]), count: le.Uint32(b[8:]), size: le.Uint32(b[12:])}, true
+}
+
+// completionMessage sums up completions of a queue pair since the last one. status and syndrome are of the first that
+// failed.
+type completionMessage struct {
+	qpn, done, received, failed, status, syndrome uint32
+}
+
+func (c completionMessage) append(b []byte) []byte {
+	b = append(b, completionTag, 0, 0, 0)
+	for _, v := range [...]uint32{c.qpn, c.done, c.received, c.failed, c.status, c.syndrome} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+func parseCompletion(b []byte) (c completionMessage, ok bool) {
+	if len(b) != completionLen || b[0] != completionTag {
+		return c, false
+	}
+	for i, v := range [...]*uint32{&c.qpn, &c.done, &c.received, &c.failed, &c.status, &c.syndrome} {
+		*v = binary.LittleEndian.Uint32(b[4+4*i:])
+	}
+	return c, true
+}
+
+// request is a JSON request. Each op uses the part named like it.
+type request struct {
+	Op       string          `json:"op"` // info, create_qp, connect, destroy_qp, show, counters, lateness, set
+	CreateQP *createRequest  `json:"create_qp,omitempty"`
+	Connect  *connectRequest `json:"connect,omitempty"`
+	QPN      uint32          `json:"qpn,omitempty"` // connect, destroy_qp
+	Set      *Settings       `json:"set,omitempty"`
+}
+
+type createRequest struct {
+	VA           uint64 `json:"va"` // where the client has mapped the memory
+	Size         int    `json:"size"`
+	MTU          int    `json:"mtu"`
+	GIDIndex     int    `json:"gid_index"`
+	TrafficClass int    `json:"traffic_class"`
+	Timeout      int    `json:"timeout"`
+	RetryCount   int    `json:"retry_count"`
+	SendDepth    int    `json:"send_depth"`
+	RecvDepth    int    `json:"recv_depth"`
+}
+
+type connectRequest struct {
+	GID  netip.Addr `json:"gid"`
+	QPN  uint32     `json:"qpn"`
+	PSN  uint32     `json:"psn"`
+	RKey uint32     `json:"rkey"`
+	VA   uint64     `json:"va"`
+}
+
+// reply is a JSON reply.
+type reply struct {
+	Error    string            `json:"error,omitempty"`
+	Info     *Info             `json:"info,omitempty"`
+	Created  *createReply      `json:"created,omitempty"`
+	Show     *Status           `json:"show,omitempty"`
+	Counters map[string]uint64 `json:"counters,omitempty"`
+	Lateness *Lateness         `json:"lateness,omitempty"`
+}
+
+type createReply struct {
+	QPN  uint32 `json:"qpn"`
+	PSN  uint32 `json:"psn"`
+	RKey uint32 `json:"rkey"`
+}
+
+// Settings are what `pcmlab nic set` changes while the NIC runs; nil leaves a setting as it is.
+type Settings struct {
+	DCQCN   *bool  `json:"dcqcn,omitempty"`
+	RateBps *int64 `json:"rate_bps,omitempty"` // line rate as built
+}
+
+// Info describes the device.
+type Info struct {
+	Device    string      `json:"device"`
+	Netdev    string      `json:"netdev"`
+	IP        netip.Addr  `json:"ip"`
+	MTU       int         `json:"mtu"`      // of the netdev
+	PathMTU   int         `json:"path_mtu"` // largest RoCE MTU
+	RateBps   int64       `json:"rate_bps"`
+	TimeScale units.Scale `json:"time_scale"`
+	GIDs      []GID       `json:"gids"`
+}
+
+// GID is a row of the GID table.
+type GID struct {
+	Index int        `json:"index"`
+	GID   netip.Addr `json:"gid"`
+	Type  string     `json:"type"`
+}
+
+// Status is the document of `pcmlab nic show -o json`.
+type Status struct {
+	Schema string `json:"schema"` // pcmlab/nic/v1
+	Info
+	DCQCN      bool       `json:"dcqcn"`
+	QPs        []QPStatus `json:"qps"`      // at most maxShown
+	QPCount    int        `json:"qp_count"` // all
+	LatenessNS Lateness   `json:"lateness_ns"`
+	IO         IOStats    `json:"io"`
+}
+
+const maxShown = 128
+
+// QPStatus is one queue pair.
+type QPStatus struct {
+	QPN        uint32     `json:"qpn"`
+	State      string     `json:"state"`
+	RemoteIP   netip.Addr `json:"remote_ip"`
+	RemoteQPN  uint32     `json:"remote_qpn"`
+	SrcPort    uint16     `json:"src_port"`
+	Queued     int        `json:"queued"`
+	RateBps    int64      `json:"rate_bps"`
+	TargetBps  int64      `json:"target_rate_bps"`
+	Alpha      float64    `json:"alpha"`
+	DCQCNPhase string     `json:"dcqcn_phase"`
+}
