@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"sort"
@@ -36,6 +37,10 @@ func TestMain(m *testing.M) {
 			exit(err)
 		case "nic":
 			exit(fakeNIC(os.Args[4]))
+		case "try-mount":
+			exit(syscall.Mount("proc", "/proc", "proc", 0, ""))
+		case "try-userns":
+			exit(tryUserNS())
 		case "up-and-die":
 			exit(upAndDie(os.Args[2:]))
 		}
@@ -111,9 +116,23 @@ func testOptions(t testing.TB) Options {
 // needLab skips where no lab can be made at all.
 func needLab(t testing.TB) {
 	t.Helper()
-	if m := look(); !m.admin && m.maxUserNS == "0" {
-		t.Skip("neither root nor user namespaces: no lab can be made here")
+	if look().admin {
+		return
 	}
+	if err := tryUserNS(); err != nil {
+		t.Skipf("neither root nor a user namespace, so no lab can be made here: %v", err)
+	}
+}
+
+// tryUserNS starts a program in a user namespace in which it may mount.
+func tryUserNS() error {
+	cmd := exec.Command("/proc/self/exe", "try-mount")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return look().namespaceError(true, fmt.Errorf("%w %s", err, out))
+	}
+	return nil
 }
 
 // up builds a lab that the test takes down whatever happens.

@@ -301,7 +301,7 @@ func (p *planner) switches() {
 			p.bad("tap %q: needs a switch and a host of this lab (%q on %q)", t.Name, t.Switch, t.Host)
 			continue
 		}
-		m := fabric.MirrorConfig{Name: t.Iface, Direction: fabric.Direction(t.Direction)}
+		m := fabric.MirrorConfig{Name: t.Name, Direction: fabric.Direction(t.Direction)}
 		for _, name := range t.Ports {
 			found := false
 			for i, w := range f.Ports {
@@ -314,7 +314,7 @@ func (p *planner) switches() {
 			}
 		}
 		if dup(f.Config, m.Name) {
-			m.Name = t.Name
+			m.Name = t.Name + "@" + t.Iface // a tap may be called like a host
 		}
 		f.Mirrors = append(f.Mirrors, wire{t.Host, t.Iface})
 		f.Config.Mirrors = append(f.Config.Mirrors, m)
