@@ -62,7 +62,7 @@ type PortCounters struct {
 	PeakIngressQueuedBytes uint64 `json:"peak_ingress_queued_bytes"`
 
 	OversizePackets    uint64 `json:"oversize_packets"`    // longer than max_frame_bytes, dropped before rx
-	UndeliveredPackets uint64 `json:"undelivered_packets"` // departed, but the host's interface did not take them
+	UndeliveredPackets uint64 `json:"undelivered_packets"` // departed, but the interface did not take them (a veth whose other end is down takes all)
 	Down               bool   `json:"down,omitempty"`      // its descriptor is gone
 }
 
@@ -82,7 +82,7 @@ type Lateness struct {
 }
 
 // Port finds a port's counters by name, or nil.
-func (c *Counters) Port(name string) *PortCounters {
+func (c Counters) Port(name string) *PortCounters {
 	for i := range c.Ports {
 		if c.Ports[i].Name == name {
 			return &c.Ports[i]
@@ -92,7 +92,7 @@ func (c *Counters) Port(name string) *PortCounters {
 }
 
 // Mirror finds a mirror's counters by name, or nil.
-func (c *Counters) Mirror(name string) *MirrorCounters {
+func (c Counters) Mirror(name string) *MirrorCounters {
 	for i := range c.Mirrors {
 		if c.Mirrors[i].Name == name {
 			return &c.Mirrors[i]

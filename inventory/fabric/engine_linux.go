@@ -168,6 +168,13 @@ func (e *engine) loop() error {
 		now := time.Since(e.start)
 		e.holdBack(now)
 		outs = e.sw.Advance(now-e.offset, outs[:0])
+		if st.woken { // here, because the counters are those of now
+			st.woken = false
+			e.serve()
+			if e.stopping.Load() {
+				return nil
+			}
+		}
 		rest := outs
 		var err error
 		for len(rest) > sendChunk {
@@ -184,13 +191,6 @@ func (e *engine) loop() error {
 			return err
 		}
 		e.receive(in, time.Since(e.start)-e.offset)
-		if st.woken {
-			st.woken = false
-			e.serve()
-			if e.stopping.Load() {
-				return nil
-			}
-		}
 		if st.portsUp == 0 {
 			return ErrPortsGone
 		}

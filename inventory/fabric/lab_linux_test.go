@@ -21,6 +21,9 @@ const insideEnv = "PCMLAB_FABRIC_TEST_USERNS"
 // TestMain starts the tests again in a user namespace when the user is not root, so that the live tests can make
 // network namespaces. Where that is not allowed they are skipped with the reason.
 func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(childMain())
+	}
 	if os.Getuid() != 0 && os.Getenv(insideEnv) == "" {
 		cmd := exec.Command(os.Args[0], os.Args[1:]...)
 		cmd.Env = append(os.Environ(), insideEnv+"=yes")
@@ -228,4 +231,15 @@ func linkIndex(name string) (int, error) {
 		return 0, err
 	}
 	return link.Attrs().Index, nil
+}
+
+func setLink(name string, up bool) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if up {
+		return netlink.LinkSetUp(link)
+	}
+	return netlink.LinkSetDown(link)
 }
