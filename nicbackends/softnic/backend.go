@@ -33,7 +33,7 @@ func (Backend) Setup(ctx context.Context, h remote.Host, _ *inventory.Lab, nic *
 	if on {
 		state = "on"
 	}
-	_, err := run(ctx, h, "set up NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "--dcqcn", state)
+	_, err := run(ctx, h, "set up NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "dcqcn="+state)
 	return err
 }
 
