@@ -64,24 +64,6 @@ func readFacts(ctx context.Context, h remote.Host) (Facts, error) {
 	return f, nil
 }
 
-// distinct refuses two names of the lab that lead to the same machine: traffic between them would never leave it.
-func distinct(hosts []PlannedHost, facts []Facts) error {
-	seen := map[string]string{}
-	for i, h := range hosts {
-		if strings.HasPrefix(facts[i].BootID, "unavailable") {
-			continue
-		}
-		key := facts[i].BootID + " " + facts[i].Hostname
-		if other, ok := seen[key]; ok {
-			return &remote.Error{Host: h.Name, Step: "make sure that it is a host of its own",
-				Err: fmt.Errorf("%s and %s are the same machine (hostname %s, boot id %s)", other, h.Name, facts[i].Hostname, facts[i].BootID),
-				Fix: "give each host its own ssh address in the lab file"}
-		}
-		seen[key] = h.Name
-	}
-	return nil
-}
-
 func lastLine(b []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return lines[len(lines)-1]

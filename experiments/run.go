@@ -30,14 +30,15 @@ type Runner struct {
 	Sets     map[string]string // --set values, for the record
 	Progress func(Event)       // called with each event as it happens; may be nil
 
-	plan    *Plan
-	bundle  *Bundle
-	result  *Result
-	hosts   map[string]remote.Host
-	dirs    map[string]string // the run's own folder on each host
-	undo    []undoStep
-	began   time.Time // the first phase
-	windows []window  // what the phases were
+	plan     *Plan
+	bundle   *Bundle
+	result   *Result
+	hosts    map[string]remote.Host
+	dirs     map[string]string // the run's own folder on each host
+	undo     []undoStep
+	began    time.Time // the first phase
+	windows  []window  // what the phases were
+	failures int       // flows that failed while others went on
 }
 
 type undoStep struct {
@@ -255,7 +256,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			return err
 		}
 	}
-	return distinct(r.plan.Hosts, facts)
+	return nil
 }
 
 func (r *Runner) setupNICs(ctx context.Context) error {

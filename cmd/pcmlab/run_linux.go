@@ -71,6 +71,18 @@ func loadBoth(playbook, lab string, sets []string) (*experiments.Playbook, *inve
 	if err := errors.Join(perr, lerr); err != nil {
 		return nil, nil, nil, err
 	}
+	settings, applied, err := parseSets(sets)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := inventory.OverrideAll(l, settings); err != nil {
+		return nil, nil, nil, &codedError{exitUsage, err}
+	}
+	return p, l, applied, nil
+}
+
+// parseSets takes --set KEY=VALUE apart.
+func parseSets(sets []string) ([]inventory.Setting, map[string]string, error) {
 	applied := map[string]string{}
 	var errs []error
 	var settings []inventory.Setting
@@ -83,13 +95,7 @@ func loadBoth(playbook, lab string, sets []string) (*experiments.Playbook, *inve
 		settings = append(settings, inventory.Setting{Key: key, Value: value})
 		applied[key] = value
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, nil, err
-	}
-	if err := inventory.OverrideAll(l, settings); err != nil {
-		return nil, nil, nil, &codedError{exitUsage, err}
-	}
-	return p, l, applied, nil
+	return settings, applied, errors.Join(errs...)
 }
 
 // loadLab reads a lab file, or finds a virtual lab that is up by its name.
@@ -126,7 +132,7 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (err erro
 			return err
 		}
 	}
-	pool, err := remote.NewPool(raised, remote.Options{RunID: experiments.NewRunID(p.Name, now())})
+	pool, err := remote.NewPool(raised, remote.Options{Run: experiments.NewRunID(p.Name, now()), Log: e.log})
 	if err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (err erro
 		return err
 	}
 	r := &experiments.Runner{Playbook: p, Lab: raised, Backends: backends(), Switches: map[string]experiments.SwitchKind{"fabric": experiments.SoftwareSwitch{}},
-		Dial: pool.Dial, Out: out, ID: pool.RunID(), Command: os.Args, Sets: sets, Progress: show.event}
+		Dial: pool.Host, Out: out, ID: pool.Run(), Command: os.Args, Sets: sets, Progress: show.event}
 	result, runErr := r.Run(ctx)
 	show.stop()
 	if result == nil {

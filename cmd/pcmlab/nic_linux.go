@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic"
+)
+
+func newNICCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{Use: "nic", Short: "The software RoCEv2 NIC of this host"}
+	cmd.AddCommand(newNICServe(), newNICShow(e), newNICCounters(e), newNICSet(e))
+	return cmd
+}
+
+func newNICServe() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE.json",
+		Short: "Be a NIC until interrupted: own UDP port 4791 of the data address and serve local processes",
+		Long: "Be a NIC until interrupted. The configuration names the device, its network interface and address, the line rate as\n" +
+			"built, MTU, DSCP and DCQCN settings. Virtual labs start this on each of their hosts.",
+		Example: "  pcmlab nic serve --config /run/pcmlab/nic/softnic0.json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := softnic.LoadConfig(config)
+			if err != nil {
+				return &codedError{exitUsage, err}
+			}
+			return softnic.Serve(c.Context(), cfg)
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "configuration file")
+	cmd.MarkFlagRequired("config")
+	return cmd
+}
+
+// nicDevice picks the device that was named, or the only one there.
+func nicDevice(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	found, err := softnic.Verbs{}.Devices()
+	if err != nil {
+		return "", err
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", fmt.Errorf("no software NIC runs on this host (none listens in %s)", softnic.RunDir())
+	}
+	return "", usagef("%d software NICs run on this host (%s): name one with --device", len(found), strings.Join(found, ", "))
+}
+
+func withNIC(device string, do func(*softnic.Control) error) error {
+	name, err := nicDevice(device)
+	if err != nil {
+		return err
+	}
+	c, err := softnic.DialControl(softnic.SocketPath(name))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
+func newNICShow(e *env) *cobra.Command {
+	var device, output string
+	cmd := &cobra.Command{
+		Use: "show", Short: "Describe the NIC and its queue pairs", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkOutput(output, "table", "json"); err != nil {
+				return err
+			}
+			return withNIC(device, func(c *softnic.Control) error {
+				s, err := c.Show()
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return writeJSON(e.stdout, s)
+				}
+				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "queue pairs")
+				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), fmt.Sprint(s.QPCount))
+				if err := t.print(); err != nil || len(s.QPs) == 0 {
+					return err
+				}
+				t = e.newTable("QP", "state", "remote", "remote QP", "rate", "target", "alpha", "queued")
+				for _, q := range s.QPs {
+					t.row(fmt.Sprintf("%#06x", q.QPN), q.State, q.RemoteIP.String(), fmt.Sprintf("%#06x", q.RemoteQPN),
+						units.Rate(q.RateBps).String(), units.Rate(q.TargetBps).String(), fmt.Sprintf("%.4f", q.Alpha), fmt.Sprint(q.Queued))
+				}
+				return t.print()
+			})
+		},
+	}
+	nicFlags(cmd, &device, &output)
+	return cmd
+}
+
+func nicFlags(cmd *cobra.Command, device, output *string) {
+	cmd.Flags().StringVar(device, "device", "", "RDMA device (the only one of this host)")
+	cmd.Flags().StringVarP(output, "output", "o", "table", "table or json")
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+func newNICCounters(e *env) *cobra.Command {
+	var device, output string
+	cmd := &cobra.Command{
+		Use: "counters", Short: "Print the NIC's cumulative counters under the names of hw_counters", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkOutput(output, "table", "json"); err != nil {
+				return err
+			}
+			return withNIC(device, func(c *softnic.Control) error {
+				counters, err := c.Counters()
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					name, _ := nicDevice(device)
+					return writeJSON(e.stdout, softnic.CountersDocument{Schema: softnic.CountersSchema, Device: name, Counters: counters})
+				}
+				names := make([]string, 0, len(counters))
+				for n := range counters {
+					names = append(names, n)
+				}
+				sort.Strings(names)
+				t := e.newTable("counter", "value")
+				for _, n := range names {
+					t.row(n, fmt.Sprint(counters[n]))
+				}
+				return t.print()
+			})
+		},
+	}
+	nicFlags(cmd, &device, &output)
+	return cmd
+}
+
+func newNICSet(e *env) *cobra.Command {
+	var device string
+	cmd := &cobra.Command{
+		Use:     "set KEY=VALUE...",
+		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE",
+		Example: "  pcmlab nic set dcqcn=off",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var s softnic.Settings
+			for _, a := range args {
+				key, value, _ := strings.Cut(a, "=")
+				switch key {
+				case "dcqcn":
+					on := value == "on"
+					if !on && value != "off" {
+						return usagef("nic set %s: need dcqcn=on or dcqcn=off", a)
+					}
+					s.DCQCN = &on
+				case "rate":
+					r, err := units.ParseRate(value)
+					if err != nil {
+						return usagef("nic set: %w", err)
+					}
+					bps := int64(r)
+					s.RateBps = &bps
+				default:
+					return usagef("nic set %s: known keys are dcqcn and rate", a)
+				}
+			}
+			return withNIC(device, func(c *softnic.Control) error { return c.Set(s) })
+		},
+	}
+	cmd.Flags().StringVar(&device, "device", "", "RDMA device (the only one of this host)")
+	return cmd
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pcmlab/pcmlab/capture"
+)
+
+// linuxVerbs are the verbs that need Linux: those that touch hosts, namespaces and packets.
+func linuxVerbs(e *env) []*cobra.Command {
+	return []*cobra.Command{newRunCommand(e), newLabCommand(e), newCaptureCommand(e), newNICCommand(e), newFabricCommand(), newFabricCounters(e),
+		newCleanupCommand(e), newGuardCommand()}
+}
+
+func newCaptureCommand(e *env) *cobra.Command {
+	var iface, file, filter, output string
+	var snaplen int
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "capture --iface IFACE -w FILE",
+		Short: "Capture packets of an interface into a pcapng file until interrupted",
+		Long: "Capture packets of an interface into a pcapng file with nanosecond timestamps. Says \"listening on IFACE\" when the ring\n" +
+			"is live, drains it on interrupt, and ends with what was captured and dropped (also written into the file).",
+		Example: "  pcmlab capture --iface eth0 -w roce.pcapng --snaplen 128 --filter roce --for 10s",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if filter != "" && filter != "roce" {
+				return usagef("--filter %q: need roce, or nothing for every packet", filter)
+			}
+			if err := checkOutput(output, "table", "json"); err != nil {
+				return err
+			}
+			stats, err := capture.RunTap(c.Context(), capture.TapOptions{Iface: iface, File: file, Snaplen: snaplen, Filter: filter, For: length, Ready: e.stderr})
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return writeJSON(e.stdout, stats)
+			}
+			_, err = fmt.Fprintf(e.stdout, "%d packets, %d bytes captured, %d dropped\n", stats.Packets, stats.Bytes, stats.Dropped)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&iface, "iface", "", "interface")
+	cmd.Flags().StringVarP(&file, "write", "w", "", "file to write (pcapng)")
+	cmd.Flags().IntVar(&snaplen, "snaplen", 0, "bytes kept of each packet (0: all)")
+	cmd.Flags().StringVar(&filter, "filter", "", "roce: RoCEv2 packets alone")
+	cmd.Flags().DurationVar(&length, "for", 0, "stop after this time (0: on interrupt)")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.MarkFlagRequired("iface")
+	cmd.MarkFlagRequired("write")
+	return cmd
+}
+
+func newGuardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "guard --run ID --deadline D -- COMMAND",
+		Short: "Own a command on a host for a run (pcmlab starts this itself)",
+		Long: "The guard owns a command and everything that it starts. It relays output over its standard streams, and when its\n" +
+			"channel is lost, the deadline passes or it is told to, nothing of what it started is left. It speaks frames, not text:\n" +
+			"pcmlab starts it on hosts and talks to it; it is of no use to type.",
+		DisableFlagParsing: true,
+		RunE:               func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+}
+
+// timeLeft bounds a clean-up after an interrupt.
+func timeLeft(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
