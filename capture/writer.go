@@ -26,6 +26,8 @@ type Writer struct {
 	limit   int
 	ifaces  []Interface
 	written int64 // bytes handed to w in whole blocks
+	packets uint64
+	lost    uint64 // packets that an error kept from w
 	err     error
 }
 
@@ -132,6 +134,7 @@ func (w *Writer) write(iface int, timeNS int64, origLen int, a, b, c []byte) err
 	w.buf = append(w.buf, c...)
 	w.pad(n)
 	w.buf = le.AppendUint32(w.buf, total)
+	w.packets++
 	return nil
 }
 
@@ -164,7 +167,10 @@ func (w *Writer) Flush() error {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		w.written += int64(wholeBlocks(w.buf[:n]))
+		whole, done := wholeBlocks(w.buf[:n])
+		_, all := wholeBlocks(w.buf)
+		w.written += int64(whole)
+		w.lost = all - done
 		w.err = err
 		return err
 	}
@@ -180,17 +186,22 @@ func (w *Writer) Written() int64 { return w.written }
 // Buffered is the number of bytes that Flush would write.
 func (w *Writer) Buffered() int { return len(w.buf) }
 
-// wholeBlocks is the length of the whole blocks at the start of b, which begins at a block.
-func wholeBlocks(b []byte) int {
-	n := 0
+// WrittenPackets is the number of packets in those bytes and in the buffer; after an error, in those bytes alone.
+func (w *Writer) WrittenPackets() uint64 { return w.packets - w.lost }
+
+// wholeBlocks is the length of the whole blocks at the start of b, which begins at a block, and the packets in them.
+func wholeBlocks(b []byte) (n int, packets uint64) {
 	for len(b)-n >= blockFrame {
 		total := int(binary.LittleEndian.Uint32(b[n+4:]))
 		if total > len(b)-n {
 			break
 		}
+		if binary.LittleEndian.Uint32(b[n:]) == blockEnhancedPacket {
+			packets++
+		}
 		n += total
 	}
-	return n
+	return n, packets
 }
 
 // PcapWriter writes a classic pcap file with nanoseconds, little-endian, for tools that cannot read pcapng. It gathers

@@ -1,0 +1,98 @@
+package capture
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pcmlab/pcmlab/capture/roce"
+)
+
+// TapOptions say what RunTap takes and where it puts it. The zero value of every field but Iface and File is usable.
+type TapOptions struct {
+	Iface   string
+	File    string        // pcapng; an existing file is replaced
+	Snaplen int           // bytes kept of each packet; 0 means 262144. The kernel copies no more than that
+	Filter  string        // "" takes all; "roce", "pfc", "udp port N", joined by " or "
+	For     time.Duration // 0: until ctx is done
+	Ready   io.Writer     // gets "listening on IFACE\n" when the ring is live; nil discards
+	Stats   io.Writer     // gets the TapStats as one line of JSON at the end; nil discards
+
+	Description string        // of the interface, for the file
+	BlockSize   int           // bytes of one ring block, a multiple of the page size; 0 means 1 MiB
+	Blocks      int           // blocks in the ring; 0 means 32. Fewer are taken where memory is short (TapStats.RingBytes)
+	Retire      time.Duration // the kernel hands over a block that is not full after this time; 0 means 20 ms
+	Buffer      int           // bytes gathered before a write to the file; 0 means 1 MiB
+	// KeepMAC leaves the interface out of promiscuous mode. Mirrors deliver packets for other MAC addresses, so that the
+	// default is promiscuous.
+	KeepMAC bool
+}
+
+// TapStats are what a tap did. Received = Packets + Dropped + Unaccounted, and Unaccounted is 0 unless something is broken.
+type TapStats struct {
+	Schema        string        `json:"schema"` // "pcmlab/tap/v1"
+	Iface         string        `json:"iface"`
+	File          string        `json:"file"`
+	LinkType      roce.LinkType `json:"link_type"`
+	Snaplen       int           `json:"snaplen"`
+	Filter        string        `json:"filter"`
+	Packets       uint64        `json:"packets"`        // in the file
+	Bytes         uint64        `json:"bytes"`          // their length on the wire
+	CapturedBytes uint64        `json:"captured_bytes"` // what was kept of them
+	Received      uint64        `json:"received"`       // passed the filter, by the kernel's count
+	Dropped       uint64        `json:"dropped"`        // of those, lost because the ring was full
+	Unaccounted   uint64        `json:"unaccounted"`    // of those, neither in the file nor counted as dropped
+	RingFreezes   uint64        `json:"ring_freezes"`   // times that the ring ran full
+	FirstNS       *int64        `json:"first_ns"`       // earliest and latest packet; null without packets
+	LastNS        *int64        `json:"last_ns"`
+	FileBytes     int64         `json:"file_bytes"`
+	RingBytes     int           `json:"ring_bytes"`
+	InterfaceDown int           `json:"interface_down_events"`
+}
+
+// Limits of the options.
+const (
+	defaultSnaplen = 262144
+	defaultBlock   = 1 << 20
+	defaultBlocks  = 32
+	defaultRetire  = 20 * time.Millisecond
+)
+
+// withDefaults validates a copy.
+func (o TapOptions) withDefaults() (TapOptions, error) {
+	if o.Iface == "" || o.File == "" {
+		return o, fmt.Errorf("capture: interface %q and file %q must both be given", o.Iface, o.File)
+	}
+	if o.Snaplen == 0 {
+		o.Snaplen = defaultSnaplen
+	}
+	if o.BlockSize == 0 {
+		o.BlockSize = defaultBlock
+	}
+	if o.Blocks == 0 {
+		o.Blocks = defaultBlocks
+	}
+	if o.Retire == 0 {
+		o.Retire = defaultRetire
+	}
+	if o.Ready == nil {
+		o.Ready = io.Discard
+	}
+	if o.Stats == nil {
+		o.Stats = io.Discard
+	}
+	const overhead = 256 // block and packet headers of the ring
+	switch {
+	case o.Snaplen < 14 || o.Snaplen > defaultSnaplen:
+		return o, fmt.Errorf("capture on %s: snap length %d: want 14 to %d bytes", o.Iface, o.Snaplen, defaultSnaplen)
+	case o.BlockSize < o.Snaplen+overhead && o.BlockSize < defaultBlock || o.BlockSize%4096 != 0 || o.BlockSize > 1<<26:
+		return o, fmt.Errorf("capture on %s: ring block of %d bytes: want a multiple of 4096 up to 64 MiB that holds the snap length %d", o.Iface, o.BlockSize, o.Snaplen)
+	case o.Blocks < 2 || o.Blocks > 4096:
+		return o, fmt.Errorf("capture on %s: %d ring blocks: want 2 to 4096", o.Iface, o.Blocks)
+	case o.Retire < time.Millisecond || o.Retire > time.Minute:
+		return o, fmt.Errorf("capture on %s: retire time %v: want 1 ms to 1 min", o.Iface, o.Retire)
+	case o.For < 0:
+		return o, fmt.Errorf("capture on %s: duration %v is negative", o.Iface, o.For)
+	}
+	return o, nil
+}
