@@ -90,6 +90,7 @@ func (b *builder) checkAddress(h *Host, n *NIC, seen map[netip.Addr]string) {
 		b.doc.Errorf(p, "give the NIC an address of its own, such as 192.0.2.11/24", "%s is %s", a, unusable)
 		return
 	}
+	b.usable[n] = true
 	if other, ok := seen[a]; ok {
 		b.doc.Errorf(p, "every data address is used once", "%s is already the address of %s", a, other)
 		return
@@ -108,7 +109,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 
 // hostNamed reports a name that is not a host.
 func (b *builder) hostNamed(p spec.Path, name string) bool {
-	if name == "" || b.doc.Bad(p) {
+	if name == "" || b.doc.Bad(p) || b.doc.Wrong(spec.P("hosts")) {
 		return false
 	}
 	if b.lab.Host(name) == nil {
@@ -199,7 +200,7 @@ func (b *builder) checkTaps() {
 			}
 			continue
 		}
-		if b.doc.Bad(p.With("switch")) {
+		if b.doc.Bad(p.With("switch")) || b.doc.Wrong(spec.P("switches")) {
 			continue
 		}
 		s := b.lab.Switch(t.Switch)
@@ -231,12 +232,16 @@ func (b *builder) checkMirror(p spec.Path, t *Tap, s *Switch) {
 		}
 		seen[port] = true
 		if b.lab.Host(port) == nil && b.lab.Switch(port) == nil {
+			if b.doc.Wrong(spec.P("hosts")) {
+				continue
+			}
 			b.doc.Errorf(at, spec.Suggest(port, b.file.Hosts.Keys()), "%q is neither a host nor a switch", port)
-		} else if len(b.lab.Links) > 0 && !behind[port] && !b.doc.Bad(spec.P("links")) {
+		} else if len(b.lab.Links) > 0 && !behind[port] && !b.danglingLink() {
 			b.doc.Errorf(at, "add the link, or remove the port", "%q has no link to switch %q", port, s.Name)
 		}
 	}
-	if b.lab.Virtual != nil && s.Host != t.Host && !b.doc.Bad(p) && !b.doc.Bad(spec.P("switches", s.Name)) {
+	known := (s.Host == "" || b.lab.Host(s.Host) != nil) && b.lab.Host(t.Host) != nil
+	if b.lab.Virtual != nil && s.Host != t.Host && known && !b.doc.Bad(p) && !b.doc.Bad(spec.P("switches", s.Name)) {
 		b.doc.Errorf(p.With("host"), fmt.Sprintf("mirrors of switch %s end on its host: write host: %s there and here", s.Name, first(s.Host, t.Host)),
 			"the tap is on %q, but switch %q is on %q", t.Host, s.Name, s.Host)
 	}
@@ -294,11 +299,11 @@ func (b *builder) checkVirtual() {
 			if n.Backend != "" && n.Backend != "softnic" {
 				b.doc.Errorf(b.nicPath(n, "backend"), "write backend: softnic", "a virtual lab has software NICs, not %s", n.Backend)
 			}
-			if n.Netdev != "" && len(b.lab.Links) > 0 && !linked[End{Host: h.Name, Netdev: n.Netdev}] && !b.doc.Bad(spec.P("links")) && !b.danglingLink() {
+			if n.Netdev != "" && len(b.lab.Links) > 0 && !linked[End{Host: h.Name, Netdev: n.Netdev}] && !b.danglingLink() {
 				b.doc.Errorf(b.nicPaths[n], fmt.Sprintf("add {from: %s.%s, to: %s} to links", h.Name, n.Netdev, b.anySwitch()), "the NIC has no link")
 			}
 			b.checkMTU(n, ref)
-			if n.IP.IsValid() {
+			if b.usable[n] {
 				b.checkSubnet(n, ref)
 				if ref == nil {
 					ref = n
@@ -309,10 +314,13 @@ func (b *builder) checkVirtual() {
 	b.checkVirtualTaps()
 }
 
-// danglingLink says that some link's end was not understood, so that "has no link" may be wrong.
+// danglingLink says that some link has a mistake of its own, so that "has no link" may be wrong.
 func (b *builder) danglingLink() bool {
+	if b.doc.Bad(spec.P("links")) {
+		return true
+	}
 	for _, l := range b.lab.Links {
-		if l.A == (End{}) || l.B == (End{}) {
+		if l.A == (End{}) || l.B == (End{}) || l.A == l.B || l.A.Host != "" && l.B.Host != "" {
 			return true
 		}
 	}
@@ -365,7 +373,7 @@ func (b *builder) checkVirtualTaps() {
 		}
 		isNIC := b.lab.nic(End{Host: t.Host, Netdev: t.Iface}) != nil
 		switch {
-		case t.Switch == "" && !isNIC && !b.doc.Bad(spec.P("hosts", t.Host)):
+		case t.Switch == "" && len(t.Ports) == 0 && !isNIC && !b.doc.Bad(spec.P("hosts", t.Host)):
 			fix := "add switch:, ports: and direction: to mirror a switch's ports"
 			if len(netdevs) > 0 {
 				fix += ", or capture on " + strings.Join(netdevs, ", ")

@@ -25,8 +25,11 @@ func (b *builder) end(p spec.Path, text string) End {
 	}
 	h := b.lab.Host(name)
 	if h == nil {
+		if b.doc.Wrong(spec.P("hosts")) || !dotted && b.doc.Wrong(spec.P("switches")) {
+			return End{}
+		}
 		known := append(b.file.Switches.Keys(), b.file.Hosts.Keys()...)
-		b.doc.Errorf(p, spec.Suggest(name, known), "%q is neither a host nor a switch", name)
+		b.doc.Errorf(p, spec.Suggest(name, unique(known)), "%q is neither a host nor a switch", name)
 		return End{}
 	}
 	var netdevs []string
@@ -35,6 +38,7 @@ func (b *builder) end(p spec.Path, text string) End {
 			netdevs = append(netdevs, n.Netdev)
 		}
 	}
+	netdevs = unique(netdevs)
 	switch {
 	case len(h.NICs) == 0:
 		if !b.doc.Bad(spec.P("hosts", name)) {

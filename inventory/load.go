@@ -30,7 +30,7 @@ func Parse(file string, data []byte) (*Lab, error) {
 // build makes the lab of a file that was decoded, with defaults filled in. The lab is checked even when the file has
 // mistakes, so that the user sees all of them.
 func build(file string, doc *spec.Doc, f *fileLab) (*Lab, error) {
-	b := &builder{doc: doc, file: f, lab: &Lab{Name: f.Name, File: file}, nicPaths: map[*NIC]spec.Path{}}
+	b := &builder{doc: doc, file: f, lab: &Lab{Name: f.Name, File: file}, nicPaths: map[*NIC]spec.Path{}, usable: map[*NIC]bool{}}
 	if f.Defaults == nil {
 		f.Defaults = &fileDefaults{}
 	}
@@ -70,6 +70,7 @@ type builder struct {
 	file     *fileLab
 	lab      *Lab
 	nicPaths map[*NIC]spec.Path
+	usable   map[*NIC]bool // NICs with an address that a host can have
 }
 
 func (b *builder) host(name string, f *fileHost) *Host {

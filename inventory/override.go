@@ -3,11 +3,8 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sort"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/pcmlab/pcmlab/internal/spec"
 	"github.com/pcmlab/pcmlab/internal/units"
@@ -105,33 +102,33 @@ var overrides = map[string]map[string]setter{
 				t.nic.DCQCN = nil
 				return nil
 			}
-			return set(&t.nic.DCQCN, v, onOff)
+			return setSwitch(&t.nic.DCQCN, v)
 		},
-		"ecn":       func(t target, v string) error { return set(&t.nic.ECN, v, onOff) },
-		"mtu":       func(t target, v string) error { return set(&t.nic.MTU, v, whole) },
-		"dscp":      func(t target, v string) error { return set(&t.nic.DSCP, v, whole) },
-		"priority":  func(t target, v string) error { return set(&t.nic.Priority, v, whole) },
-		"gid_index": func(t target, v string) error { return set(&t.nic.GIDIndex, v, whole) },
-		"port":      func(t target, v string) error { return set(&t.nic.Port, v, whole) },
-		"rate":      func(t target, v string) error { return setValue(&t.nic.Rate, v, units.ParseRate) },
+		"ecn":       func(t target, v string) error { return setSwitch(&t.nic.ECN, v) },
+		"mtu":       func(t target, v string) error { return set(&t.nic.MTU, v) },
+		"dscp":      func(t target, v string) error { return set(&t.nic.DSCP, v) },
+		"priority":  func(t target, v string) error { return set(&t.nic.Priority, v) },
+		"gid_index": func(t target, v string) error { return set(&t.nic.GIDIndex, v) },
+		"port":      func(t target, v string) error { return set(&t.nic.Port, v) },
+		"rate":      func(t target, v string) error { return setValue(&t.nic.Rate, v) },
 		"backend":   func(t target, v string) error { t.nic.Backend = v; return nil },
 		"device":    func(t target, v string) error { t.nic.Device = v; return nil },
 	},
 	"link": {
-		"rate":   func(t target, v string) error { return setValue(&t.link.Rate, v, units.ParseRate) },
-		"delay":  func(t target, v string) error { return set(&t.link.Delay, v, duration) },
-		"buffer": func(t target, v string) error { return setValue(&t.link.Buffer, v, limit) },
+		"rate":   func(t target, v string) error { return setValue(&t.link.Rate, v) },
+		"delay":  func(t target, v string) error { return set(&t.link.Delay, v) },
+		"buffer": func(t target, v string) error { return setLimit(&t.link.Buffer, v) },
 	},
 	"switch": {
-		"buffer": func(t target, v string) error { return setValue(&t.sw.Buffer, v, units.ParseSize) },
+		"buffer": func(t target, v string) error { return setValue(&t.sw.Buffer, v) },
 		"ecn":    setECN,
 		"ecn.kmin": func(t target, v string) error {
-			return setValue(&t.ecn().KMin, v, units.ParseSize)
+			return setValue(&t.ecn().KMin, v)
 		},
 		"ecn.kmax": func(t target, v string) error {
-			return setValue(&t.ecn().KMax, v, units.ParseSize)
+			return setValue(&t.ecn().KMax, v)
 		},
-		"ecn.pmax": func(t target, v string) error { return setValue(&t.ecn().PMax, v, fraction) },
+		"ecn.pmax": func(t target, v string) error { return setValue(&t.ecn().PMax, v) },
 		"pfc": func(t target, v string) error {
 			if on, err := onOff(v); err != nil || on {
 				return fmt.Errorf("%q cannot be set (write off; thresholds belong in the lab file)", v)
@@ -143,8 +140,8 @@ var overrides = map[string]map[string]setter{
 		"pfc.xon":  func(t target, v string) error { return setPFC(t, v, func(p *filePFC) *units.Size { return &p.XOn }) },
 	},
 	"virtual": {
-		"time_scale":   func(t target, v string) error { return set(&t.virtual.TimeScale, v, fraction) },
-		"max_lateness": func(t target, v string) error { return setValue(&t.virtual.MaxLateness, v, duration) },
+		"time_scale":   func(t target, v string) error { return set(&t.virtual.TimeScale, v) },
+		"max_lateness": func(t target, v string) error { return setValue(&t.virtual.MaxLateness, v) },
 	},
 }
 
@@ -276,29 +273,40 @@ func setECN(t target, v string) error {
 		return fmt.Errorf("%q is not a marking curve (write off, or KMIN,KMAX,PMAX such as 100KiB,400KiB,0.2)", v)
 	}
 	t.sw.ECN = &fileECN{}
-	return errors.Join(setValue(&t.sw.ECN.KMin, parts[0], units.ParseSize), setValue(&t.sw.ECN.KMax, parts[1], units.ParseSize),
-		setValue(&t.sw.ECN.PMax, parts[2], fraction))
+	return errors.Join(setValue(&t.sw.ECN.KMin, parts[0]), setValue(&t.sw.ECN.KMax, parts[1]),
+		setValue(&t.sw.ECN.PMax, parts[2]))
 }
 
 func setPFC(t target, v string, field func(*filePFC) *units.Size) error {
 	if t.sw.PFC == nil {
 		return errors.New("PFC is off on this switch (add pfc: to the lab file)")
 	}
-	return setValue(field(t.sw.PFC), v, units.ParseSize)
+	return setValue(field(t.sw.PFC), v)
 }
 
-func set[T any](p **T, text string, parse func(string) (T, error)) error {
-	v, err := parse(text)
+// set and setValue read text by the rules of lab files.
+func set[T any](p **T, text string) error {
+	var v T
+	if err := spec.Scan(text, &v); err != nil {
+		return err
+	}
+	*p = &v
+	return nil
+}
+
+func setValue[T any](p *T, text string) error {
+	var v T
+	if err := spec.Scan(text, &v); err != nil {
+		return err
+	}
+	*p = v
+	return nil
+}
+
+func setSwitch(p **bool, text string) error {
+	v, err := onOff(text)
 	if err == nil {
 		*p = &v
-	}
-	return err
-}
-
-func setValue[T any](p *T, text string, parse func(string) (T, error)) error {
-	v, err := parse(text)
-	if err == nil {
-		*p = v
 	}
 	return err
 }
@@ -313,34 +321,11 @@ func onOff(s string) (bool, error) {
 	return false, fmt.Errorf("%q is neither on nor off", s)
 }
 
-func whole(s string) (int, error) {
-	v, err := strconv.Atoi(s)
-	if err != nil || strconv.Itoa(v) != s {
-		return 0, fmt.Errorf("%q is not a whole number such as 26", s)
+// setLimit reads a size, or off.
+func setLimit(p *units.Size, text string) error {
+	if text == "off" {
+		*p = 0
+		return nil
 	}
-	return v, nil
-}
-
-func fraction(s string) (float64, error) {
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, fmt.Errorf("%q is not a number such as 0.2", s)
-	}
-	return v, nil
-}
-
-func duration(s string) (time.Duration, error) {
-	v, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration with its unit such as 15us", s)
-	}
-	return v, nil
-}
-
-// limit is a size, or off.
-func limit(s string) (units.Size, error) {
-	if s == "off" {
-		return 0, nil
-	}
-	return units.ParseSize(s)
+	return setValue(p, text)
 }

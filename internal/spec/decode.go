@@ -45,6 +45,21 @@ func Decode(file string, data []byte, into any) (*Doc, error) {
 	return d, d.Err()
 }
 
+// Scan reads one value as if it stood unquoted in a file: for settings on the command line. into is a pointer to any
+// scalar type that a file may hold. The error has no place.
+func Scan(text string, into any) error {
+	d := &Doc{}
+	(&context{doc: d}).decode(P(), plain(text), reflect.ValueOf(into).Elem(), &rules{})
+	if len(d.problems) == 0 {
+		return nil
+	}
+	p := d.problems[0]
+	if p.Fix != "" {
+		return fmt.Errorf("%s (%s)", p.Message, p.Fix)
+	}
+	return errors.New(p.Message)
+}
+
 type context struct{ doc *Doc }
 
 func (c *context) wrongType(p Path, n *node, want, fix string) {

@@ -105,7 +105,7 @@ func TestDecode_namesEveryMistakeAtItsPlace(t *testing.T) {
 		{"range", "", "lab: a\nhosts: {h1: [{netdev: e, dscp: 64}]}\n", `f:2:32: hosts.h1[0].dscp: 64 is outside the limits (must be at least 0 and at most 63)`},
 		{"exclusive", "", "lab: a\nhosts: {h1: [{netdev: e, pmax: 0}]}\n", `f:2:32: hosts.h1[0].pmax: 0 is outside the limits (must be above 0 and at most 1)`},
 		{"quantity", "", "lab: a\nfor: 2h\n", `f:2:6: for: 2h is outside the limits (must be at most 1h)`},
-		{"no_unit", "", "lab: a\nfor: 10\n", `f:2:6: for: "10" is a number, need a duration with its unit (a number needs its unit, such as 15us)`},
+		{"no_unit", "", "lab: a\nfor: 10\n", `f:2:6: for: "10" is a number, need a duration with its unit (add the unit, such as 15us)`},
 		{"bytes_per_second", "GB/s is eight times Gb/s", "lab: a\nhosts: {h1: [{netdev: e, rate: 25GB/s}]}\n", `f:2:32: hosts.h1[0].rate: "25GB/s" is not a rate with its unit (rates are bits per second, written with a small b, such as 25Gbit/s)`},
 		{"yes", "YAML 1.1 booleans", "lab: a\nhosts: {h1: [{netdev: e, ecn: yes}]}\n", `f:2:31: hosts.h1[0].ecn: "yes" is text, need true or false (write true)`},
 		{"number_for_text", "", "lab: 5\n", `f:1:6: lab: "5" is a number, need text (quote it: "5")`},
@@ -120,7 +120,7 @@ func TestDecode_namesEveryMistakeAtItsPlace(t *testing.T) {
 		{"many", "", "lab: a\nhosts: {a: [], b: [], c: [], d: [], e: []}\n", `f:2:8: hosts: has 5 entries (at most 4)`},
 		{"list_file", "", "- a\n", `f:1:1: found a list, need a mapping (keys: note, lab, for, buffer, hosts, start, checks, set, mode, deep)`},
 		{"tab", "", "lab: a\nhosts:\n\th1: []\n", `f:3:1: a tab in the indentation (indent with spaces)`},
-		{"bracket", "", "lab: [a\nnote: x\n", `f:2:1: not YAML: ',' or ']' must be specified (a bracket opened before this place is not closed)`},
+		{"bracket", "", "lab: [a\nnote: x\n", `f:1:6: not YAML: the [ opened here is not closed (close it with ])`},
 		{"anchor", "", "lab: &x a\nnote: *x\n", "f:1:6: anchors (&) are not read (write the value out where it is needed)\nf:2:7: aliases (*) are not read (write the value out, or quote the text)"},
 		{"merge", "", "lab: a\n<<: {note: x}\n", "f:2:1: merge keys (<<) are not read (write the keys out)"},
 		{"documents", "", "lab: a\n---\nlab: b\n", "f:2:1: a second document starts here (one file holds one document: remove the --- line)"},
@@ -128,7 +128,7 @@ func TestDecode_namesEveryMistakeAtItsPlace(t *testing.T) {
 		{"escape", "no control character reaches the terminal", "lab: a\nnote: \x1b[31m\n", "f:2:7: control character U+001B (the file must be plain UTF-8 text)"},
 		{"deep", "bounded recursion", "lab: " + strings.Repeat("[", 100) + "\n", "f:1:38: nested more than 32 deep (flatten the file)"},
 		{"dashes", "bounded recursion", strings.Repeat("- ", 100000) + "\n", "f:1:65: nested more than 32 deep (flatten the file)"},
-		{"all_at_once", "sorted by place", "mode: x\nlab: 7\nfor: 5\n", "f:1:7: mode: \"x\" is not known here (one of ingress, egress)\nf:2:6: lab: \"7\" is a number, need text (quote it: \"7\")\nf:3:6: for: \"5\" is a number, need a duration with its unit (a number needs its unit, such as 15us)"},
+		{"all_at_once", "sorted by place", "mode: x\nlab: 7\nfor: 5\n", "f:1:7: mode: \"x\" is not known here (one of ingress, egress)\nf:2:6: lab: \"7\" is a number, need text (quote it: \"7\")\nf:3:6: for: \"5\" is a number, need a duration with its unit (add the unit, such as 15us)"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

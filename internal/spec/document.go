@@ -106,19 +106,21 @@ func (d *Doc) Text(p Path) string {
 	return ""
 }
 
-// Bad says that a mistake was found at p, beneath it, or in something that holds it, while the file was decoded. A
-// check that depends on the value then says nothing new.
-func (d *Doc) Bad(p Path) bool {
-	keys := p.keys()
-	if d.holds[keys[len(p)]] {
-		return true
-	}
-	for _, k := range keys {
+// Wrong says that a mistake was found at p itself, or in something that holds it, while the file was decoded: the
+// value in the struct is not the user's.
+func (d *Doc) Wrong(p Path) bool {
+	for _, k := range p.keys() {
 		if d.wrong[k] {
 			return true
 		}
 	}
 	return false
+}
+
+// Bad says that a mistake was found at p, beneath it, or in something that holds it, while the file was decoded. A
+// check that depends on the value then says nothing new.
+func (d *Doc) Bad(p Path) bool {
+	return d.holds[p.keys()[len(p)]] || d.Wrong(p)
 }
 
 // mark remembers that the value at p is wrong.

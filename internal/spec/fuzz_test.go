@@ -145,6 +145,12 @@ func normal(v any) any {
 			return x.String()
 		}
 		return f
+	case string: // readers differ in spaces at the end of the lines of block text
+		var lines []string
+		for l := range strings.SplitSeq(strings.TrimRight(x, " \t\n"), "\n") {
+			lines = append(lines, strings.TrimRight(l, " \t"))
+		}
+		return strings.Join(lines, "\n")
 	}
 	return v
 }

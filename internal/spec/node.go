@@ -174,12 +174,18 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 			d.add(1, 1, 1, Syntax, "the YAML reader cannot take this file apart", "simplify it: plain block mappings and lists are enough")
 		}
 	}()
-	if !d.shallow(lexer.Tokenize(source)) {
+	tokens := lexer.Tokenize(source)
+	if !d.shallow(tokens) {
 		return nil, errors.New("too deep")
 	}
 	file, err = parser.ParseBytes([]byte(source), 0, parser.AllowDuplicateMapKey())
 	if err == nil {
 		return file, nil
+	}
+	if open := unclosed(tokens); open != nil && !strings.Contains(err.Error(), "end character") { // an open quote swallows brackets
+		closing := map[string]string{"[": "]", "{": "}"}[open.Value]
+		d.addToken(open, Syntax, "not YAML: the "+open.Value+" opened here is not closed", "close it with "+closing)
+		return nil, err
 	}
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
@@ -189,6 +195,30 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 	t := y.GetToken()
 	d.addToken(t, Syntax, "not YAML: "+y.GetMessage(), syntaxFix(y.GetMessage()))
 	return nil, err
+}
+
+// unclosed is a bracket that nothing closes, or another kind of bracket, or nil.
+func unclosed(tokens token.Tokens) *token.Token {
+	var open []*token.Token
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			open = append(open, t)
+		case token.MappingEndType, token.SequenceEndType:
+			if len(open) == 0 {
+				return nil
+			}
+			last := open[len(open)-1]
+			if (last.Type == token.MappingStartType) != (t.Type == token.MappingEndType) {
+				return last
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return open[len(open)-1]
 }
 
 func firstLine(s string) string { s, _, _ = strings.Cut(s, "\n"); return s }
@@ -275,6 +305,9 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		c.doc.add(n.line, n.col, 1, Dialect, "tags (!) are not read", "remove it, or quote the text")
 	case *ast.LiteralNode:
 		n.kind, n.text = text, v.Value.Value
+		if header := c.doc.rest(n); strings.Trim(strings.TrimRight(header, "+-"), "|>") != "" || len(header) > 2 {
+			c.doc.add(n.line, n.col, 1, Dialect, "something follows | or > on its line", "write | or > alone, blanks removed too")
+		}
 	case *ast.NullNode:
 		n.kind = null
 	case *ast.BoolNode:
@@ -286,7 +319,7 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		if t.Type == token.StringType && numberLike.MatchString(t.Value) {
 			n.kind = number
 		}
-		if t.Type == token.StringType && !c.doc.written(n) {
+		if t.Type == token.StringType && (!c.doc.written(n) || n.text != "" && strings.ContainsRune(",[]{}#&*!|>'\"%@`", rune(n.text[0]))) {
 			c.doc.add(n.line, n.col, 1, Syntax, "text that YAML readers read differently", "quote it, and look for tabs in it")
 		}
 		if t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType {
@@ -341,8 +374,7 @@ func (d *Doc) written(n *node) bool {
 		return false
 	}
 	want := strings.Fields(n.text)
-	line := []rune(d.lines[n.line-1])
-	rest := string(line[min(n.col-1, len(line)):])
+	rest := d.rest(n)
 	for i, next := 0, n.line; i < len(want); {
 		rest = strings.TrimLeft(rest, " \t")
 		if rest == "" && next < len(d.lines) && i > 0 {
@@ -360,9 +392,22 @@ func (d *Doc) written(n *node) bool {
 	return true
 }
 
+// rest is the line from n on.
+func (d *Doc) rest(n *node) string {
+	if n.line < 1 || n.line > len(d.lines) {
+		return ""
+	}
+	line := []rune(d.lines[n.line-1])
+	return string(line[min(n.col-1, len(line)):])
+}
+
 // colon refuses {a:b}, which the YAML library takes for the pair of a and b, other readers for the text "a:b".
 func (c *converter) colon(key *node, v *ast.MappingValueNode) {
 	if v.Start == nil || v.Start.Position == nil || v.Start.Type != token.MappingValueType {
+		return
+	}
+	if v.Start.Position.Line != key.line {
+		c.doc.add(key.line, key.col, key.width, Syntax, fmt.Sprintf("key %s and its colon are on different lines", quote(key.text)), "write "+key.text+": …")
 		return
 	}
 	if t := v.Key.GetToken(); t != nil && t.Type != token.StringType {

@@ -145,7 +145,7 @@ func (q *quantity) hint(s, fix string) string {
 	case q.typ == quantities[0].typ && strings.Contains(s, "B"):
 		return "rates are bits per second, written with a small b, " + fix
 	case numberLike.MatchString(s) && !q.integer:
-		return "a number needs its unit, " + fix
+		return "add the unit, " + fix
 	}
 	return fix
 }
@@ -258,7 +258,7 @@ func (r *rules) limits() string {
 
 func (r *rules) fix(what string) string {
 	if r.min+r.max+r.above+r.below != "" {
-		return what + ", " + r.limits()
+		return what + " that is " + strings.TrimPrefix(r.limits(), "must be ")
 	}
 	if r.example != "" {
 		return "such as " + r.example

@@ -83,9 +83,13 @@ func Compare(t testing.TB, s Subject, n int, seed uint64) Report {
 	return r
 }
 
-// CheckOne holds schema and loader against each other on one file.
+// CheckOne holds schema and loader against each other on one file, of any content: a file that the other YAML reader
+// does not take is passed over, since readers differ at the edges of the language.
 func CheckOne(t testing.TB, s Subject, data []byte) {
 	t.Helper()
+	if _, err := ToJSON(data); err != nil {
+		return
+	}
 	if verdict, why := judge(s, compile(t, s.Schema), data); verdict == disagree {
 		t.Errorf("%v", why)
 	}
