@@ -39,7 +39,7 @@ const (
 	msgEvent  = "event"  // something of a running lab died
 	msgLinks  = "links"  // keeper to host: your interfaces are there
 	msgNet    = "net"    // host to keeper: my interfaces are configured; carries TAP descriptors and /run/pcmlab
-	msgStart  = "start"  // keeper to host: the fabric runs, start SSH and NIC daemons
+	msgStart  = "start"  // keeper to host: start SSH and NIC daemons
 	msgProbe  = "probe"  // keeper to host: exchange datagrams; host to keeper: the answer, Text empty when fine
 )
 

@@ -269,23 +269,12 @@ func (h *host) nic(ctx context.Context, c *nicConfig) error {
 		ws, _ := h.reaper.wait(cmd)
 		died <- statusText(ws)
 	}()
-	deadline, cancel := context.WithTimeout(ctx, nicStart)
-	defer cancel()
-	var why string
-	up := waitUntil(deadline, 2*time.Millisecond, func() bool {
-		select {
-		case why = <-died:
-			return true
-		default:
-			_, err := os.Stat(c.Socket)
-			return err == nil
-		}
-	})
-	if why != "" {
+	why, err := awaitSocket(ctx, c.Socket, died)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s", err, tail(logName))
+	case why != "":
 		return fmt.Errorf("%s: %s", why, tail(logName))
-	}
-	if !up {
-		return fmt.Errorf("no socket %s after %s: %s", c.Socket, nicStart, tail(logName))
 	}
 	// It is not restarted: a NIC that lost its queue pairs and counters must show in the run.
 	go func() {
@@ -294,4 +283,46 @@ func (h *host) nic(ctx context.Context, c *nicConfig) error {
 		h.event("NIC daemon %s: %s: %s", c.Device, why, tail(logName))
 	}()
 	return nil
+}
+
+// awaitSocket waits until a file of that name is there. When the daemon dies first, it says how.
+func awaitSocket(ctx context.Context, path string, died <-chan string) (why string, err error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return "", os.NewSyscallError("inotify_init1", err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify") // takes part in the runtime's polling: Close ends Read
+	defer events.Close()
+	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
+		return "", os.NewSyscallError("inotify_add_watch", err)
+	}
+	changed := make(chan struct{}, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			if _, err := events.Read(buf); err != nil {
+				return
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	late := time.NewTimer(nicStart)
+	defer late.Stop()
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return "", nil
+		}
+		select {
+		case why := <-died:
+			return why, nil
+		case <-changed:
+		case <-late.C:
+			return "", fmt.Errorf("no socket %s after %s", path, nicStart)
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }

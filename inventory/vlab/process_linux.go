@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -92,17 +93,13 @@ func waitPidfd(ctx context.Context, fd, pid int) error {
 
 // children maps the process numbers below parent, as it sees them itself, to processes as seen here.
 func children(parent int) (map[int]process, error) {
-	entries, err := os.ReadDir("/proc")
+	pids, err := childrenOf(parent)
 	if err != nil {
 		return nil, err
 	}
 	out := map[int]process{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		b, err := os.ReadFile("/proc/" + e.Name() + "/status")
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			continue // ended meanwhile
 		}
@@ -124,6 +121,37 @@ func children(parent int) (map[int]process, error) {
 		// NSpid lists the numbers from our namespace inwards; the second is that of the parent's namespace.
 		if inner, err := strconv.Atoi(ns[1]); err == nil {
 			out[inner] = p
+		}
+	}
+	return out, nil
+}
+
+// childrenOf lists the children of all threads of pid, or, where the kernel does not tell (CONFIG_PROC_CHILDREN), all
+// processes there are.
+func childrenOf(pid int) ([]int, error) {
+	var out []int
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue // a thread that ended
+		}
+		for _, n := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(n); err == nil {
+				out = append(out, pid)
+			}
+		}
+	}
+	if len(files) > 0 {
+		return out, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			out = append(out, pid)
 		}
 	}
 	return out, nil

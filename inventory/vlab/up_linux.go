@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,17 +121,25 @@ func (b *builder) up(ctx context.Context) (*Instance, error) {
 	if err := b.phase("listeners"); err != nil {
 		return nil, err
 	}
-	if err := b.hosts(io); err != nil {
+	files, addrs, err := listen(b.o.ID, len(b.layout.Hosts))
+	if err != nil {
 		return nil, err
 	}
-	defer closeFiles(b.listeners)
+	b.listeners = files
 	if err := b.phase("keeper"); err != nil {
 		return nil, err
 	}
-	if err := b.startKeeper(io, rootless); err != nil {
+	if err := b.startKeeper(rootless); err != nil {
+		return nil, err
+	}
+	// While it starts, everything is written that hosts and clients read. It waits for its specification.
+	if err := b.hosts(io, addrs); err != nil {
 		return nil, err
 	}
 	if err := b.phase("hosts"); err != nil {
+		return nil, err
+	}
+	if err := b.instruct(io, rootless); err != nil {
 		return nil, err
 	}
 	closeFiles(b.listeners)
@@ -159,13 +168,8 @@ func (b *builder) up(ctx context.Context) (*Instance, error) {
 	return inst, nil
 }
 
-// hosts opens the listeners, makes the keys and writes every file that hosts and clients read.
-func (b *builder) hosts(io IO) error {
-	files, addrs, err := listen(b.o.ID, len(b.layout.Hosts))
-	if err != nil {
-		return err
-	}
-	b.listeners = files
+// hosts makes the keys and writes every file that hosts and clients read.
+func (b *builder) hosts(io IO, addrs []netip.AddrPort) (err error) {
 	if b.user, err = newKey("pcmlab lab " + b.o.ID); err != nil {
 		return err
 	}
@@ -223,8 +227,8 @@ func (b *builder) folders(s hostSpec) error {
 	return insideSSH(filepath.Join(s.Data, "home"), b.user, b.layout, b.state.Hosts)
 }
 
-// startKeeper starts the keeper, records it, and only then lets it begin.
-func (b *builder) startKeeper(kind IO, rootless bool) error {
+// startKeeper starts the keeper and records it. It does nothing until it is instructed, and ends when we end first.
+func (b *builder) startKeeper(rootless bool) error {
 	ch, theirs, err := packetPair()
 	if err != nil {
 		return err
@@ -268,7 +272,12 @@ func (b *builder) startKeeper(kind IO, rootless bool) error {
 		return fmt.Errorf("state: %w", err)
 	}
 	b.step("keeper recorded")
-	return ch.send(message{Type: msgSpec, Spec: &keeperSpec{ID: b.o.ID, Dir: b.dir, DataDir: b.state.DataDir, Binary: b.o.Binary, IO: kind,
+	return nil
+}
+
+// instruct gives the keeper its specification, which is the permission to begin.
+func (b *builder) instruct(kind IO, rootless bool) error {
+	return b.keeper.ch.send(message{Type: msgSpec, Spec: &keeperSpec{ID: b.o.ID, Dir: b.dir, DataDir: b.state.DataDir, Binary: b.o.Binary, IO: kind,
 		Rootless: rootless, Ephemeral: b.o.Ephemeral, NoSelfTest: b.o.NoSelfTest, ProbeTimeout: b.layout.probeTimeout(),
 		Specs: b.specFile(), Fabrics: b.layout.Fabrics, Hosts: len(b.specs)}})
 }
