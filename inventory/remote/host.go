@@ -38,8 +38,9 @@ type Cmd struct {
 	MaxOut   int           // bytes kept per stream in Result; 0 means 1 MiB. The stream is drained all the same
 	Stdout   io.Writer     // additionally copied as it arrives; may be nil
 	Stderr   io.Writer
-	Step     string   // what this is for, in errors: "start ib_write_bw server for h1"
-	Restore  []string // argv that the guard runs when the command ends or its owner is lost; nil: none
+	Stdin    io.Reader // input of the command; nil: empty
+	Step     string    // what this is for, in errors: "start ib_write_bw server for h1"
+	Restore  []string  // argv that the guard runs when the command ends or its owner is lost; nil: none
 }
 
 // Result is what a command left.

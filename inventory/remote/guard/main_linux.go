@@ -102,7 +102,7 @@ func attach(run, id string, stdin io.Reader, stdout io.Writer) error {
 	}
 	c, err := dialIn(filepath.Join(dir, run), id+".sock")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %s: %w", GuardGone, id, err)
 	}
 	defer c.Close()
 	go func() {

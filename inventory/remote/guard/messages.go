@@ -60,6 +60,9 @@ type RestoreInfo struct {
 	Output string   `json:"output,omitempty"` // the end of what it printed
 }
 
+// GuardGone begins the message of an attach that finds no guard.
+const GuardGone = "no such guard"
+
 // AttachInfo opens a guard's socket.
 type AttachInfo struct {
 	Token string `json:"token"`
