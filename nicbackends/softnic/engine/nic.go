@@ -266,10 +266,9 @@ func (n *NIC) takePort(now, start time.Duration, bytes int) {
 	n.carry = t % int64(n.c.Rate)
 }
 
-// write encodes n.out into buf.
-func (n *NIC) write(q *QP, buf []byte, d *Datagram, tos byte) {
-	o := &n.out
-	b := o.BTH.Append(buf[:0])
+// appendPacket appends a packet from its BTH to its pad.
+func appendPacket(b []byte, o *qp.Out, payload []byte) []byte {
+	b = o.BTH.Append(b)
 	op := o.BTH.Opcode
 	switch {
 	case op.HasRETH():
@@ -279,14 +278,18 @@ func (n *NIC) write(q *QP, buf []byte, d *Datagram, tos byte) {
 	case op == roce.CNP:
 		b = append(b, make([]byte, 16)...) // reserved, zero (IBTA A17.9.3)
 	}
-	if o.Length > 0 {
-		b = append(b, q.local[o.Local:o.Local+uint64(o.Length)]...)
-	}
+	b = append(b, payload...)
 	for range o.BTH.Pad {
 		b = append(b, 0)
 	}
-	crc := roce.ICRCv4(n.c.IP, q.remote, q.sport, roce.Port, 0, true, b)
-	b = roce.AppendICRC(b, crc)
+	return b
+}
+
+// write encodes n.out into buf.
+func (n *NIC) write(q *QP, buf []byte, d *Datagram, tos byte) {
+	o := &n.out
+	b := appendPacket(buf[:0], o, q.local[o.Local:o.Local+uint64(o.Length)])
+	b = roce.AppendICRC(b, roce.ICRCv4(n.c.IP, q.remote, q.sport, roce.Port, 0, true, b))
 	*d = Datagram{QP: q, Dst: q.remote, SrcPort: q.sport, TOS: tos, Len: len(b)}
 	n.counters.TxRoCEPackets++
 	n.counters.TxRoCEBytes += uint64(len(b) + frameOverhead)
