@@ -62,8 +62,12 @@ type PortCounters struct {
 	PeakIngressQueuedBytes uint64 `json:"peak_ingress_queued_bytes"`
 
 	OversizePackets    uint64 `json:"oversize_packets"`    // longer than max_frame_bytes, dropped before rx
-	UndeliveredPackets uint64 `json:"undelivered_packets"` // departed, but the interface did not take them (a veth whose other end is down takes all)
+	UndeliveredPackets uint64 `json:"undelivered_packets"` // departed, but the host's interface did not take them
 	Down               bool   `json:"down,omitempty"`      // its descriptor is gone
+
+	// RxLostPackets were sent by the host, but the fabric did not read them in time and the kernel dropped them before
+	// rx. Null for TAP devices: there the host's interface counts them (tx_dropped).
+	RxLostPackets *uint64 `json:"rx_lost_packets"`
 }
 
 // MirrorCounters are those of one mirror.

@@ -50,8 +50,8 @@ type ioStats struct {
 }
 
 type targetStats struct {
-	sent, failed, oversize uint64
-	down                   bool
+	sent, failed, oversize, lost uint64
+	down                         bool
 }
 
 // target is a descriptor with what it is.
@@ -73,6 +73,7 @@ type engine struct {
 	io   driver
 
 	start   time.Time
+	now     time.Duration // wall time since start to which the switch has been advanced
 	offset  time.Duration // wall time minus virtual time: what stalls held back
 	late    histogram
 	stalls  uint64
@@ -167,6 +168,7 @@ func (e *engine) loop() error {
 	for {
 		now := time.Since(e.start)
 		e.holdBack(now)
+		e.now = now
 		outs = e.sw.Advance(now-e.offset, outs[:0])
 		if st.woken { // here, because the counters are those of now
 			st.woken = false
@@ -235,6 +237,9 @@ func (e *engine) receive(in []arrival, now time.Duration) {
 
 // until is the time to which the driver may sleep.
 func (e *engine) until(now time.Duration) time.Duration {
+	if e.io.stats().woken { // seen while a long burst went out
+		return atOnce
+	}
 	due, ok := e.sw.Deadline()
 	for port, paused := range e.paused {
 		if !paused {
@@ -290,14 +295,18 @@ func (e *engine) serve() {
 
 // counters is a snapshot; on the engine's thread.
 func (e *engine) counters() Counters {
-	now := time.Since(e.start)
-	c := Counters{Schema: CountersSchema, Name: e.cfg.Name, TimeScale: e.cfg.TimeScale, WallNS: int64(now)}
+	c := Counters{Schema: CountersSchema, Name: e.cfg.Name, TimeScale: e.cfg.TimeScale, WallNS: int64(e.now)}
 	e.sw.Snapshot(&c)
 	st := e.io.stats()
+	e.readLost(st)
 	c.IO, c.Syscalls = st.kind, st.syscalls
 	for i := range c.Ports {
 		t, p := &st.targets[i], &c.Ports[i]
 		p.Name, p.OversizePackets, p.UndeliveredPackets, p.Down = e.cfg.Ports[i].Name, t.oversize, t.failed, t.down
+		if e.cfg.Ports[i].Kind == KindPacket {
+			lost := t.lost
+			p.RxLostPackets = &lost
+		}
 	}
 	c.Mirrors = make([]MirrorCounters, len(e.cfg.Mirrors))
 	for i := range c.Mirrors {
@@ -310,6 +319,18 @@ func (e *engine) counters() Counters {
 		c.CPUNS = ru.Utime.Nano() + ru.Stime.Nano()
 	}
 	return c
+}
+
+// readLost adds what the kernel dropped because a port's packet socket was full; reading resets the kernel's count.
+func (e *engine) readLost(st *ioStats) {
+	for i, p := range e.cfg.Ports {
+		if p.Kind != KindPacket {
+			continue
+		}
+		if s, err := unix.GetsockoptTpacketStats(p.FD, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+			st.targets[i].lost += uint64(s.Drops)
+		}
+	}
 }
 
 // resetLateness begins a new measurement of lateness and of the peaks.

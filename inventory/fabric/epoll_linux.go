@@ -100,9 +100,13 @@ func prepare(t target) error {
 	if t.kind != KindPacket {
 		return nil
 	}
-	const packetIgnoreOutgoing = 23 // linux/if_packet.h
+	const packetQdiscBypass, packetIgnoreOutgoing = 20, 23 // linux/if_packet.h
 	if err := unix.SetsockoptInt(t.fd, unix.SOL_PACKET, packetIgnoreOutgoing, 1); err != nil {
 		return fmt.Errorf("fd %d: PACKET_IGNORE_OUTGOING: %w (is it a packet socket?)", t.fd, err)
+	}
+	// Not for speed alone: while an interface has no carrier its queueing discipline swallows frames and reports success.
+	if err := unix.SetsockoptInt(t.fd, unix.SOL_PACKET, packetQdiscBypass, 1); err != nil {
+		return fmt.Errorf("fd %d: PACKET_QDISC_BYPASS: %w", t.fd, err)
 	}
 	const buffer = 8 << 20
 	if unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) != nil {

@@ -443,9 +443,9 @@ func (s *Switch) Snapshot(c *Counters) {
 	}
 	for i := range s.links {
 		l, p := &s.links[i], &c.Ports[i]
-		name, oversize, undelivered, down := p.Name, p.OversizePackets, p.UndeliveredPackets, p.Down
+		name := p.Name
 		*p = l.c
-		p.Name, p.OversizePackets, p.UndeliveredPackets, p.Down = name, oversize, undelivered, down
+		p.Name = name
 		p.QueuedPackets = uint64(l.egress.n)
 		p.QueuedBytes = uint64(l.egressBytes)
 		p.IngressQueuedBytes = uint64(l.ingressBytes)
