@@ -472,7 +472,7 @@ func TestWriter_fullDisk(t *testing.T) {
 	good := boundaries(t, b)
 	for room := range b {
 		lw := &limitedWriter{room: room}
-		w := must[*Writer](t)(NewWriter(lw, WriterOptions{Comment: "a comment", Interfaces: []Interface{
+		w := must[*Writer](t)(NewWriter(lw, WriterOptions{Buffer: 4096, Comment: "a comment", Interfaces: []Interface{
 			{Name: "p_h1", Description: "towards h1", LinkType: roce.LinkEthernet, Snaplen: 128}, {Name: "any", LinkType: roce.LinkLinuxSLL2}}}))
 		for i, s := range []string{"", "x", "four"} {
 			if err := w.Write(&Packet{TimeNS: int64(i), Data: []byte(s), Iface: i & 1}); err != nil {
