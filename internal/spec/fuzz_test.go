@@ -221,3 +221,25 @@ func TestReadFile_saysWhatTheSystemSays(t *testing.T) {
 		t.Errorf("a folder: got %v, %v", doc, err)
 	}
 }
+
+// The YAML library's time grows with the square of some inputs; the limits keep the worst files to a second or two.
+func TestDecode_hostileFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{":", "\"", "[]", "\n", "- ", "&a ", "a: |\n x\n"} {
+		data := []byte(strings.Repeat(s, spec.MaxBytes/len(s)))
+		start := time.Now()
+		var r root
+		_, err := spec.Decode("hostile", data, &r)
+		if err == nil {
+			t.Errorf("%q repeated is accepted", s)
+		}
+		if took := time.Since(start); took > 20*time.Second { // far above what a busy machine needs
+			t.Errorf("%q repeated took %v", s, took)
+		}
+		spectest.CheckPlaces(t, data, err)
+	}
+	var r root
+	if _, err := spec.Decode("large", []byte(strings.Repeat("#", spec.MaxBytes+1)), &r); err == nil || !strings.Contains(err.Error(), "at most 262144") {
+		t.Errorf("got %v", err)
+	}
+}

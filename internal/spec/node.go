@@ -16,9 +16,9 @@ import (
 
 // Limits of a file. They are far above every real one and keep hostile ones cheap.
 const (
-	MaxBytes = 1 << 20
+	MaxBytes = 256 << 10
 	MaxDepth = 32
-	MaxNodes = 50_000
+	MaxNodes = 20_000
 )
 
 type nodeKind int
@@ -242,6 +242,10 @@ func syntaxFix(message string) string {
 // shallow bounds the recursion of the parser: brackets, and the "- - - x" chains of a line. Block mappings need a
 // line of growing length for every level, which MaxBytes bounds.
 func (d *Doc) shallow(tokens token.Tokens) bool {
+	if len(tokens) > 4*MaxNodes { // a pair is a key, a colon, a value and a comma; the parser's time grows with the square
+		d.addToken(tokens[4*MaxNodes], Syntax, fmt.Sprintf("more than %d values", MaxNodes), "split the file")
+		return false
+	}
 	depth, chain, line := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position != nil && t.Position.Line != line {
