@@ -251,6 +251,7 @@ func (l *loop) end() {
 	l.mu.Lock()
 	l.stopped = true
 	l.queue = nil
+	unix.Close(l.wake) // post writes to it only before stopped
 	l.mu.Unlock()
 	l.nic.Each(func(q *engine.QP) { q.Tag.(*attachedQP).close() })
 	unix.Close(l.fd)
