@@ -5,6 +5,7 @@ package vlab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -66,6 +67,9 @@ func fakeNIC(config string) error {
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return err
+	}
+	if c.Device == "broken0" {
+		return errors.New("broken on purpose")
 	}
 	ports := filepath.Join(c.Sysfs, c.Device, "ports", "1")
 	if err := os.MkdirAll(ports, 0o755); err != nil {

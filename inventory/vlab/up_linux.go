@@ -146,10 +146,11 @@ func (b *builder) up(ctx context.Context) (*Instance, error) {
 	b.listeners = nil
 	hash := make(chan error, 1)
 	go func() { hash <- b.shareBinary() }()
-	if err := b.await(ctx); err != nil {
-		return nil, err
+	err = b.await(ctx)
+	if e := <-hash; err == nil { // joined in any case: it writes into a folder that undo removes
+		err = e
 	}
-	if err := <-hash; err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := b.processes(); err != nil {
@@ -286,7 +287,7 @@ func (b *builder) instruct(kind IO, rootless bool) error {
 func environment() []string {
 	out := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hostHome}
 	for _, kv := range os.Environ() {
-		for _, prefix := range []string{"PCMLAB_", "GODEBUG=", "GOCOVERDIR=", "GOTRACEBACK="} {
+		for _, prefix := range []string{"PCMLAB_", "GODEBUG=", "GOCOVERDIR=", "GOTRACEBACK=", "GORACE="} {
 			if strings.HasPrefix(kv, prefix) {
 				out = append(out, kv)
 			}
