@@ -10,6 +10,7 @@ const (
 	ipv6Len    = 40
 	udpLen     = 8
 	protoUDP   = 17
+	protoGRE   = 47
 	protoFrag6 = 44
 
 	etherIPv4       = 0x0800
@@ -30,13 +31,7 @@ func (f *Frame) Decode(linkType LinkType, data []byte, origLen int, port uint16)
 	}
 	switch linkType {
 	case LinkEthernet:
-		if len(data) < ethLen {
-			return nil
-		}
-		f.etherType(data, ethLen, binary.BigEndian.Uint16(data[12:]), port)
-		if f.Kind == KindPFC || f.Kind == KindPause {
-			f.Pause.Src = [6]byte(data[6:12])
-		}
+		f.ethernet(data, 0, port)
 	case LinkLinuxSLL:
 		if len(data) < sllLen {
 			return nil
@@ -65,10 +60,21 @@ func (f *Frame) DecodeIP(packet []byte, port uint16) {
 func (f *Frame) reset(wireLen int) {
 	f.Kind, f.Problem = KindOther, ProblemNone
 	f.HasRETH, f.HasAETH, f.HasDETH, f.HasImm, f.HasInvalidate, f.HasAtomic, f.HasAtomicAck = false, false, false, false, false, false, false
-	f.MirrorCut, f.IPv6, f.VLANs = false, false, 0
+	f.MirrorCut, f.Mirrored, f.IPv6, f.VLANs = false, false, false, 0
 	f.PayloadLen, f.Payload = 0, nil
 	f.WireLen = wireLen
 	f.IPOffset, f.BTHOffset, f.ICRCOffset = 0, 0, -1
+}
+
+// ethernet reads a frame that starts at off.
+func (f *Frame) ethernet(data []byte, off int, port uint16) {
+	if len(data) < off+ethLen {
+		return
+	}
+	f.etherType(data, off+ethLen, binary.BigEndian.Uint16(data[off+12:]), port)
+	if (f.Kind == KindPFC || f.Kind == KindPause) && f.Mirrored == (off > 0) { // not the outer frame of a mirrored one
+		f.Pause.Src = [6]byte(data[off+6 : off+12])
+	}
 }
 
 // etherType follows an EtherType and any VLAN tags; off is where its payload starts.
@@ -121,6 +127,9 @@ func (f *Frame) ipv4(data []byte, off int, port uint16) {
 	}
 	h := (*[ipv4Len]byte)(data[off:])
 	if h[9] != protoUDP {
+		if h[9] == protoGRE && !f.Mirrored && binary.BigEndian.Uint16(h[6:])&0x3fff == 0 {
+			f.gre(data, off+int(h[0]&0xf)*4, port)
+		}
 		return
 	}
 	hdr := int(h[0]&0xf) * 4
@@ -158,6 +167,10 @@ func (f *Frame) ipv6(data []byte, off int, port uint16) {
 	payload := int(binary.BigEndian.Uint16(h[4:]))
 	if next != protoUDP {
 		var ok bool
+		if next == protoGRE && !f.Mirrored {
+			f.gre(data, off+ipv6Len, port)
+			return
+		}
 		if next, hdr, ok = skipExtensions(data[off:], next); !ok {
 			return
 		}
@@ -347,6 +360,44 @@ func (f *Frame) extendedRare(data []byte, off int, bits opcodeBits) int {
 		off += FETHLen
 	}
 	return off
+}
+
+// gre reads what a switch sends when it mirrors over IP: GRE (RFC 2784, 2890) with an Ethernet frame (transparent bridging or
+// ERSPAN type I, II, III) or an IP packet inside. One level only; the tags of the outer frame are forgotten.
+func (f *Frame) gre(data []byte, off int, port uint16) {
+	if len(data) < off+4 {
+		return
+	}
+	flags, proto := binary.BigEndian.Uint16(data[off:]), binary.BigEndian.Uint16(data[off+2:])
+	if flags&7 != 0 { // version 1 is PPTP
+		return
+	}
+	off += 4
+	for _, bit := range [...]uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence number
+		if flags&bit != 0 {
+			off += 4
+		}
+	}
+	f.Mirrored, f.VLANs = true, 0
+	switch proto {
+	case 0x6558: // transparent Ethernet bridging
+		f.ethernet(data, off, port)
+	case 0x88be: // ERSPAN: type II has a sequence number and a header of 8 bytes, type I neither
+		if flags&0x1000 != 0 {
+			off += 8
+		}
+		f.ethernet(data, off, port)
+	case 0x22eb: // ERSPAN type III: 12 bytes, and 8 more when the O bit says so
+		if len(data) < off+12 {
+			return
+		}
+		if data[off+11]&1 != 0 {
+			off += 8
+		}
+		f.ethernet(data, off+12, port)
+	case etherIPv4, etherIPv6:
+		f.ip(data, off, port)
+	}
 }
 
 // macControl reads PAUSE (IEEE 802.3 annex 31B) and PFC (802.1Qbb, annex 31D) frames.

@@ -187,6 +187,63 @@ func TestDecode_truncatingMirror(t *testing.T) {
 	}
 }
 
+// Mirrors over IP: the inner packet is decoded, whatever wraps it.
+func TestDecode_mirroredOverGRE(t *testing.T) {
+	inner := buildFrame(buildOptions{vlans: []uint16{3<<13 | 7}, bth: BTH{Opcode: RCWriteMiddle, PSN: 77}, payload: []byte("data"), tos: CE})
+	plain := buildFrame(buildOptions{bth: BTH{Opcode: RCWriteMiddle, PSN: 77}, payload: []byte("data"), tos: CE})
+	pfc := append([]byte{1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 1, 4, 0x88, 8, 1, 1, 0, 8}, make([]byte, 16)...)
+	outer4 := func(gre ...byte) []byte {
+		b := []byte{2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2, 0x81, 0, 0, 9, 8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 47, 0, 0, 198, 51, 100, 1, 198, 51, 100, 2}
+		return append(b, gre...)
+	}
+	outer6 := func(gre ...byte) []byte {
+		b := append([]byte{2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 47, 64}, make([]byte, 32)...)
+		return append(b, gre...)
+	}
+	for _, tt := range []struct {
+		name string
+		head []byte
+		body []byte
+		kind Kind
+		tags uint8
+	}{
+		{"teb", outer4(0, 0, 0x65, 0x58), inner, KindRoCE, 1},
+		{"teb_with_key", outer4(0x20, 0, 0x65, 0x58, 0, 0, 0, 1), inner, KindRoCE, 1},
+		{"erspan_1", outer4(0, 0, 0x88, 0xbe), inner, KindRoCE, 1},
+		{"erspan_2", outer4(0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 1, 0, 0, 0, 0), inner, KindRoCE, 1},
+		{"erspan_3", outer4(0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0), inner, KindRoCE, 1},
+		{"erspan_3_subheader", outer4(append([]byte{0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1}, make([]byte, 8)...)...), inner, KindRoCE, 1},
+		{"over_ipv6", outer6(0, 0, 0x65, 0x58), inner, KindRoCE, 1},
+		{"ip_inside", outer4(0, 0, 8, 0), plain[ethLen:], KindRoCE, 0},
+		{"pfc_inside", outer4(0, 0, 0x88, 0xbe), pfc, KindPFC, 0},
+		{"twice", outer4(0, 0, 0x65, 0x58), outer4(append([]byte{0, 0, 0x65, 0x58}, inner...)...), KindOther, 1},
+		{"pptp", outer4(0x30, 1, 0x88, 0x0b), inner, KindOther, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data := append(tt.head[:len(tt.head):len(tt.head)], tt.body...)
+			var f Frame
+			if err := f.Decode(LinkEthernet, data, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			if f.Kind != tt.kind || f.VLANs != tt.tags {
+				t.Fatalf("%v (%v), %d tags", f.Kind, f.Problem, f.VLANs)
+			}
+			if f.Kind == KindPFC && f.Pause.Src != [6]byte{2, 0, 0, 0, 1, 4} {
+				t.Errorf("pause from %x", f.Pause.Src)
+			}
+			if f.Kind == KindRoCE {
+				ok, checked := f.CheckICRC(data)
+				if !f.Mirrored || f.BTH.PSN != 77 || f.ECN() != CE || string(f.Payload) != "data" || f.SrcAddr().String() != "192.0.2.11" || !ok || !checked {
+					t.Errorf("%+v ICRC %v %v", f, ok, checked)
+				}
+			}
+			for n := range data {
+				_ = f.Decode(LinkEthernet, bytes.Clone(data[:n]), len(data), 0)
+			}
+		})
+	}
+}
+
 func TestDecode_cnpCarriesNoPayload(t *testing.T) {
 	for _, n := range []int{16, 0, 32} { // 16 reserved bytes by the annex; some devices differ
 		data := buildFrame(buildOptions{bth: BTH{Opcode: CNP, BECN: true, DestQP: 0x11}, payload: make([]byte, n)})
@@ -289,6 +346,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(uint8(1), p.data[ethLen:], uint16(0))
 	}
 	f.Add(uint8(0), buildFrame(buildOptions{v6: true, vlans: []uint16{1, 2}, bth: BTH{Opcode: RCSendOnlyInvalidate}, payload: []byte("x")}), uint16(0))
+	f.Add(uint8(0), append([]byte{2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2, 8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 47, 0, 0, 1, 2, 3, 4, 1, 2, 3, 5, 0, 0, 0x65, 0x58},
+		buildFrame(buildOptions{bth: BTH{Opcode: RCAck}})...), uint16(0))
 	var used Frame
 	f.Fuzz(func(t *testing.T, l uint8, data []byte, origLen uint16) {
 		link := links[int(l)%len(links)]

@@ -102,9 +102,12 @@ type Frame struct {
 
 	// MirrorCut: the IP packet was longer than the frame that reached the tap, as truncating mirrors make them.
 	MirrorCut bool
-	IPv6      bool
-	VLANs     uint8     // number of VLAN tags, 0 to 2 (more are skipped, outermost kept)
-	VLAN      [2]uint16 // tag control information, outer first: PCP(3) DEI(1) VID(12)
+	// Mirrored: the packet came inside GRE or ERSPAN. Addresses, tags and offsets are those of the inner packet, WireLen is
+	// that of the outer frame.
+	Mirrored bool
+	IPv6     bool
+	VLANs    uint8     // number of VLAN tags, 0 to 2 (more are skipped, outermost kept)
+	VLAN     [2]uint16 // tag control information, outer first: PCP(3) DEI(1) VID(12)
 
 	TOS              uint8    // type of service or traffic class; see DSCP and ECN
 	TTL              uint8    // or hop limit
