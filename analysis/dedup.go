@@ -9,10 +9,10 @@ import (
 // dedup finds copies that mirrors made of one packet: two taps on its way, or a port mirrored in both directions. A copy
 // has the same invariant fields (IP identification, QP, PSN, opcode, acknowledgement) within a short time, but came
 // through another interface, VLAN or hop count. A packet that is equal in these, too, was really sent twice
-// and stays. The table is direct-mapped: a lost entry lets a copy through, never removes a packet.
+// and stays. The table has sets of four: a lost entry lets a copy through, never removes a packet.
 type dedup struct {
 	window  int64
-	entries []dedupEntry
+	sets    [][4]dedupEntry
 	removed int64
 }
 
@@ -21,16 +21,19 @@ type dedupEntry struct {
 	atNS      int64
 }
 
-const dedupSlots = 1 << 13
+const dedupSets = 1 << 12
 
 func newDedup(window int64) *dedup {
-	return &dedup{window: window, entries: make([]dedupEntry, dedupSlots)}
+	return &dedup{window: window, sets: make([][4]dedupEntry, dedupSets)}
 }
 
 // copyOf reports that f is a copy of a packet seen before.
 func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
 	k := keyOf(f)
-	id := uint64(f.BTH.PSN) | uint64(f.BTH.Opcode)<<24 | uint64(f.IPID)<<32 | uint64(f.SrcPort)<<48
+	id := uint64(f.BTH.PSN) | uint64(f.BTH.Opcode)<<24 | uint64(f.SrcPort)<<48
+	if !f.IPv6 { // stale otherwise
+		id |= uint64(f.IPID) << 32
+	}
 	var more uint64
 	if f.HasAETH {
 		more = uint64(f.AETH.Syndrome)<<24 | uint64(f.AETH.MSN)
@@ -44,13 +47,22 @@ func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
 	for i := range f.VLANs {
 		way ^= uint64(f.VLAN[i])<<(24+16*i) | 1<<(60+i)
 	}
-	e := &d.entries[h&(dedupSlots-1)]
-	if e.hash == h {
-		if age := ts - e.atNS; e.way != way && age <= d.window && age >= -d.window {
-			d.removed++
-			return true
+	set := &d.sets[h&(dedupSets-1)]
+	oldest := 0
+	for i := range set {
+		e := &set[i]
+		if e.hash == h {
+			if age := ts - e.atNS; e.way != way && age <= d.window && age >= -d.window {
+				d.removed++
+				return true
+			}
+			oldest = i
+			break
+		}
+		if e.atNS < set[oldest].atNS {
+			oldest = i
 		}
 	}
-	*e = dedupEntry{h, way, ts}
+	set[oldest] = dedupEntry{h, way, ts}
 	return false
 }

@@ -154,7 +154,7 @@ func (e *engine) pairOf(k *dirKey) *hostPair {
 }
 
 // otherLife reports that f cannot belong to d's life of the QP: its PSN is farther from the others than any window or
-// loss reaches, at the start of a message.
+// loss reaches. It need not begin a message, since that packet may have been lost.
 func (d *direction) otherLife(f *roce.Frame) bool {
 	op := f.BTH.Opcode
 	switch {
@@ -165,8 +165,7 @@ func (d *direction) otherLife(f *roce.Frame) bool {
 			return d.superseded && d.ackSeen
 		}
 		step := d.req.distance(f.BTH.PSN)
-		far := step > maxStep || step < -maxStep
-		return far && (op.IsFirst() || op.IsReadRequest() || op.IsAtomic())
+		return step > maxStep || step < -maxStep
 	case op == roce.CNP:
 		return d.superseded
 	case op.IsResponse():
