@@ -123,6 +123,9 @@ func (b *builder) checkSwitches() {
 	for _, s := range b.lab.Switches {
 		p := spec.P("switches", s.Name)
 		b.hostNamed(p.With("host"), s.Host)
+		if s.Backend != "" && s.Host == "" && !b.doc.Bad(p) {
+			b.doc.Errorf(p.With("backend"), "add host: the host on which it runs", "backend %q needs a host to ask", s.Backend)
+		}
 		if e := s.ECN; e != nil && e.KMin > e.KMax && !b.doc.Bad(p.With("ecn")) {
 			b.doc.Errorf(p.With("ecn", "kmin"), "kmin is at most kmax", "kmin %s is above kmax %s", e.KMin, e.KMax)
 		}
@@ -163,8 +166,8 @@ func (b *builder) checkLinks() {
 			}
 			used[e] = i
 		}
-		if l.A.Host != "" && l.B.Host != "" && b.lab.Virtual != nil {
-			b.doc.Errorf(p, "join both to a switch", "a virtual lab has no cable from host to host")
+		if b.lab.Virtual != nil && l.A != (End{}) && l.B != (End{}) && (l.A.Host == "") == (l.B.Host == "") {
+			b.doc.Errorf(p, "join a host's NIC to a switch", "a virtual lab has no link from %s to %s, only from hosts to a switch", l.A, l.B)
 		}
 		b.checkRate(p, l)
 	}
@@ -287,6 +290,9 @@ func (b *builder) checkVirtual() {
 	for _, s := range b.lab.Switches {
 		if s.Buffer == 0 && !b.doc.Bad(spec.P("switches", s.Name)) {
 			b.doc.KeyErrorf(spec.P("switches", s.Name), "add buffer: 2MiB", "a virtual switch needs its buffer")
+		}
+		if s.PFC != nil { // a lab that ignored it would pass for lossless
+			b.doc.KeyErrorf(spec.P("switches", s.Name, "pfc"), "leave pfc out", "the switch of a virtual lab has no PFC yet")
 		}
 	}
 	linked := map[End]bool{}

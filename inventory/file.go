@@ -72,10 +72,11 @@ type fileNIC struct {
 }
 
 type fileSwitch struct {
-	Host   string     `yaml:"host" doc:"host on which its counters and taps are read; absent: it cannot be asked" example:"sw" pattern:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
-	Buffer units.Size `yaml:"buffer" doc:"packet buffer shared by its ports" example:"2MiB" min:"1KiB"`
-	ECN    *fileECN   `yaml:"ecn" doc:"marking curve of each port's queue; absent: no marks"`
-	PFC    *filePFC   `yaml:"pfc" doc:"priority flow control; absent: off"`
+	Host    string     `yaml:"host" doc:"host on which its counters and taps are read; absent: it cannot be asked" example:"sw" pattern:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
+	Backend string     `yaml:"backend" doc:"how it is asked: fabric is the software switch, and what a virtual lab's switch is when absent" enum:"fabric"`
+	Buffer  units.Size `yaml:"buffer" doc:"packet buffer shared by its ports" example:"2MiB" min:"1KiB"`
+	ECN     *fileECN   `yaml:"ecn" doc:"marking curve of each port's queue; absent: no marks"`
+	PFC     *filePFC   `yaml:"pfc" doc:"priority flow control; absent: off"`
 }
 
 type fileECN struct {

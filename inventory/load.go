@@ -44,7 +44,7 @@ func build(file string, doc *spec.Doc, f *fileLab) (*Lab, error) {
 		b.lab.Hosts = append(b.lab.Hosts, b.host(f.Hosts[i].Key, &f.Hosts[i].Value))
 	}
 	for i := range f.Switches {
-		b.lab.Switches = append(b.lab.Switches, buildSwitch(f.Switches[i].Key, &f.Switches[i].Value))
+		b.lab.Switches = append(b.lab.Switches, b.buildSwitch(f.Switches[i].Key, &f.Switches[i].Value))
 	}
 	for i := range f.Links {
 		b.lab.Links = append(b.lab.Links, b.link(i, &f.Links[i]))
@@ -64,6 +64,9 @@ func build(file string, doc *spec.Doc, f *fileLab) (*Lab, error) {
 	}
 	return b.lab, nil
 }
+
+// softwareSwitch is the backend of the switches of a virtual lab.
+const softwareSwitch = "fabric"
 
 type builder struct {
 	doc      *spec.Doc
@@ -119,8 +122,11 @@ func (b *builder) nic(f *fileNIC) *NIC {
 	}
 }
 
-func buildSwitch(name string, f *fileSwitch) *Switch {
-	s := &Switch{Name: name, Host: f.Host, Buffer: f.Buffer}
+func (b *builder) buildSwitch(name string, f *fileSwitch) *Switch {
+	s := &Switch{Name: name, Host: f.Host, Backend: f.Backend, Buffer: f.Buffer}
+	if b.lab.Virtual != nil && s.Host != "" {
+		s.Backend = first(s.Backend, softwareSwitch)
+	}
 	if f.ECN != nil {
 		s.ECN = &ECN{KMin: f.ECN.KMin, KMax: f.ECN.KMax, PMax: f.ECN.PMax}
 	}

@@ -21,7 +21,7 @@ func toFile(l *Lab) *fileLab {
 		f.Hosts = append(f.Hosts, spec.Entry[fileHost]{Key: h.Name, Value: hostFile(h)})
 	}
 	for _, s := range l.Switches {
-		w := fileSwitch{Host: s.Host, Buffer: s.Buffer}
+		w := fileSwitch{Host: s.Host, Backend: s.Backend, Buffer: s.Buffer}
 		if s.ECN != nil {
 			w.ECN = &fileECN{KMin: s.ECN.KMin, KMax: s.ECN.KMax, PMax: s.ECN.PMax}
 		}
