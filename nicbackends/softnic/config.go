@@ -36,7 +36,8 @@ type Config struct {
 	MaxOutstanding int           `json:"max_outstanding,omitempty"`  // unacknowledged packets of one QP; 0 means 1024
 	MaxCatchUp     time.Duration `json:"max_catch_up_ns,omitempty"`  // packets overdue for longer lose their slot; 0 means 2ms
 	Quantum        time.Duration `json:"quantum_ns,omitempty"`       // shortest wait for the pacer; 0 means 100us
-	ForeignICRC    string        `json:"foreign_icrc,omitempty"`     // "drop" (default) or "accept": see ICRC in the package comment
+	Receive        string        `json:"receive,omitempty"`          // "udp", "packet", "auto" (default): see Receiving in the package comment
+	ForeignICRC    string        `json:"foreign_icrc,omitempty"`     // "drop" (default) or "accept", for an ICRC that does not match
 	PublishEvery   time.Duration `json:"publish_every_ns,omitempty"` // 0 means 500ms
 }
 
@@ -114,6 +115,7 @@ func (c Config) withDefaults() (Config, error) {
 		"ack_every %d, max_outstanding %d: want 0 or more (at most %d)", c.AckEvery, c.MaxOutstanding, 1<<20)
 	bad(c.MaxCatchUp >= 0 && c.Quantum >= 0 && c.PublishEvery >= 0,
 		"max_catch_up_ns %d, quantum_ns %d, publish_every_ns %d: want 0 or more", c.MaxCatchUp, c.Quantum, c.PublishEvery)
+	bad(c.Receive == "" || c.Receive == "auto" || c.Receive == "udp" || c.Receive == "packet", "receive %q: want auto, udp or packet", c.Receive)
 	bad(c.ForeignICRC == "" || c.ForeignICRC == "drop" || c.ForeignICRC == "accept",
 		"foreign_icrc %q: want drop or accept", c.ForeignICRC)
 	if err := c.DCQCN.Hardware().Validate(); err != nil {
@@ -139,6 +141,9 @@ func (c Config) withDefaults() (Config, error) {
 	orDuration(&c.PublishEvery, 500*time.Millisecond)
 	if c.Scale == 0 {
 		c.Scale = 1
+	}
+	if c.Receive == "" {
+		c.Receive = "auto"
 	}
 	if c.Socket == "" {
 		c.Socket = SocketPath(c.Device)

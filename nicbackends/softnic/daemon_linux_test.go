@@ -7,13 +7,35 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pcmlab/pcmlab/capture/roce"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 func TestServe_writesReachTheOtherProcessMemory(t *testing.T) {
+	for _, receiver := range []string{"udp", "packet"} {
+		t.Run(receiver, func(t *testing.T) { writesReach(t, receiver) })
+	}
+}
+
+// needPacketSocket skips where packet sockets may not be opened.
+func needPacketSocket(t testing.TB) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		t.Skipf("needs CAP_NET_RAW for packet sockets: %v", err)
+	}
+	unix.Close(fd)
+}
+
+func writesReach(t *testing.T, receiver string) {
+	if receiver == "packet" {
+		needPacketSocket(t)
+	}
 	dir := t.TempDir()
-	ca := startNIC(t, dir, "softnic0", "127.77.0.1", nil)
-	cb := startNIC(t, dir, "softnic1", "127.77.0.2", nil)
+	ca := startNIC(t, dir, "softnic0", "127.77.0.1", func(c *Config) { c.Receive = receiver })
+	cb := startNIC(t, dir, "softnic1", "127.77.0.2", func(c *Config) { c.Receive = receiver })
 	a, b := openDevice(t, dir, "softnic0"), openDevice(t, dir, "softnic1")
 	const size, messages = 65536, 50
 	x, y := joined(t, a, b, perftest.QPOptions{BufferSize: size, Timeout: 14, RetryCount: 7})
@@ -53,4 +75,63 @@ func TestServe_writesReachTheOtherProcessMemory(t *testing.T) {
 	if got, want := readFile(t, filepath.Join(hw, "hw_counters", "rx_write_requests")), strconv.Itoa(messages)+"\n"; got != want {
 		t.Errorf("hw_counters/rx_write_requests = %q, want %q", got, want)
 	}
+}
+
+// TestServe_foreignSenders: a sender that sets the IP identification, as rdma_rxe does, is verified where the IP header
+// can be seen and refused where it cannot.
+func TestServe_foreignSenders(t *testing.T) {
+	needPacketSocket(t)
+	raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(raw)
+	for _, tc := range []struct {
+		receiver, policy string
+		damage           byte
+		taken, errors    uint64
+	}{
+		{"packet", "drop", 0, 8, 0},
+		{"packet", "drop", 1, 0, 1},
+		{"udp", "drop", 0, 0, 1},
+		{"udp", "accept", 0, 8, 1},
+	} {
+		t.Run(tc.receiver+"_"+tc.policy+strconv.Itoa(int(tc.damage)), func(t *testing.T) {
+			dir := t.TempDir()
+			c := startNIC(t, dir, "softnic0", "127.77.7.1", func(c *Config) { c.Receive, c.ForeignICRC = tc.receiver, tc.policy })
+			q, err := openDevice(t, dir, "softnic0").CreateQP(perftest.QPOptions{BufferSize: 4096, GIDIndex: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, dst := [4]byte{127, 77, 7, 9}, [4]byte{127, 77, 7, 1}
+			if err := q.Connect(perftest.QPInfo{QPN: 5, PSN: 77, GID: [16]byte{10: 0xff, 11: 0xff, 12: 127, 13: 77, 14: 7, 15: 9}}); err != nil {
+				t.Fatal(err)
+			}
+			l := q.Local()
+			b := roce.BTH{Opcode: roce.RCWriteOnly, PKey: 0xffff, DestQP: l.QPN, AckReq: true, PSN: 77}.Append(nil)
+			b = roce.RETH{VA: l.VA + 16, RKey: l.RKey, DMALen: 8}.Append(b)
+			b = append(b, "pcmlab! "...)
+			b = roce.AppendICRC(b, roce.ICRCv4(src, dst, 0xc123, roce.Port, 0x4321, true, b)^uint32(tc.damage))
+			frame := asIP(src, dst, 0xc123, 0x4321, b)
+			if err := unix.Sendto(raw, frame, 0, &unix.SockaddrInet4{Addr: dst}); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the packet", func() bool { return counters(t, c)["rx_roce_packets"] == 1 })
+			m := counters(t, c)
+			if m["rx_payload_bytes"] != tc.taken || m["icrc_errors"] != tc.errors {
+				t.Errorf("took %d bytes with %d ICRC errors, want %d and %d", m["rx_payload_bytes"], m["icrc_errors"], tc.taken, tc.errors)
+			}
+			if got := string(q.(*clientQP).Buffer()[16:24]); (got == "pcmlab! ") != (tc.taken > 0) {
+				t.Errorf("memory holds %q", got)
+			}
+		})
+	}
+}
+
+func asIP(src, dst [4]byte, sport, id uint16, b []byte) []byte {
+	n := 28 + len(b)
+	f := []byte{0x45, 2, byte(n >> 8), byte(n), byte(id >> 8), byte(id), 0x40, 0, 64, 17, 0, 0}
+	f = append(append(f, src[:]...), dst[:]...)
+	f = append(f, byte(sport>>8), byte(sport), 0x12, 0xb7, byte((n-20)>>8), byte(n-20), 0, 0)
+	return append(f, b...)
 }

@@ -18,8 +18,9 @@ import (
 type loop struct {
 	c      Config
 	nic    *engine.NIC
-	fd     int // UDP 4791
-	wake   int // eventfd
+	fd     int         // UDP 4791
+	ring   *packetRing // what is received from; nil: fd
+	wake   int         // eventfd
 	start  time.Time
 	rx     *batch
 	tx     *batch
@@ -56,8 +57,47 @@ func newLoop(c Config, nic *engine.NIC, mtu int) (*loop, error) {
 		unix.Close(l.fd)
 		return nil, os.NewSyscallError("eventfd", err)
 	}
+	if err := l.chooseReceiver(); err != nil {
+		unix.Close(l.fd)
+		unix.Close(l.wake)
+		return nil, err
+	}
 	l.rx, l.tx = newBatch(mtu), newBatch(mtu)
 	return l, nil
+}
+
+// enoughBuffer is how much of a UDP receive buffer makes a packet ring unnecessary.
+const enoughBuffer = socketBuffer / 2
+
+// chooseReceiver opens the packet ring where the configuration wants it, or where the UDP socket's buffer stayed small
+// and the ring may be opened.
+func (l *loop) chooseReceiver() (err error) {
+	want := l.c.Receive
+	if size, err := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF); want == "auto" && err == nil && size >= enoughBuffer {
+		want = "udp"
+	}
+	if want == "udp" {
+		return nil
+	}
+	if l.ring, err = openPacketRing(l.c.Netdev, l.c.IP.Addr(), l.c.MTU); err == nil {
+		err = deafen(l.fd)
+	}
+	if err != nil && l.ring != nil {
+		l.ring.close()
+		l.ring = nil
+	}
+	if err != nil && want == "auto" {
+		return nil
+	}
+	return err
+}
+
+// receiver names what packets are received from.
+func (l *loop) receiver() string {
+	if l.ring != nil {
+		return "packet"
+	}
+	return "udp"
 }
 
 func (l *loop) now() time.Duration { return time.Since(l.start) }
@@ -112,7 +152,11 @@ func (l *loop) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { l.post(func(time.Duration) {}) })
 	defer stop()
 
-	w := newWaiter(l.fd, l.wake)
+	from := l.fd
+	if l.ring != nil {
+		from = l.ring.fd
+	}
+	w := newWaiter(from, l.wake)
 	readable, woken := true, true
 	var target time.Duration // what the last sleep was for; 0: nothing timed
 	for {
@@ -174,6 +218,9 @@ func (l *loop) commands(now time.Duration) {
 }
 
 func (l *loop) receive(now time.Duration) (int, error) {
+	if l.ring != nil {
+		return l.ring.recv(func(m *message) { l.take(now, m) }), nil
+	}
 	n, err := l.rx.recv(l.fd)
 	l.io.Syscalls++
 	if err != nil {
@@ -182,13 +229,30 @@ func (l *loop) receive(now time.Duration) (int, error) {
 	var m message
 	for i := range n {
 		l.rx.message(i, &m)
-		if m.dropped != l.drops {
-			l.nic.Counters().RxOverflow += uint64(m.dropped - l.drops)
-			l.drops = m.dropped
-		}
-		l.nic.Receive(now, m.src, m.sport, m.tos, m.data)
+		l.overflow(m.dropped)
+		l.take(now, &m)
 	}
 	return n, nil
+}
+
+func (l *loop) take(now time.Duration, m *message) {
+	l.nic.Receive(now, &engine.Header{Src: m.src, SrcPort: m.sport, TOS: m.tos, IPID: m.ipID, DF: m.df}, m.data)
+}
+
+// overflow takes over the receiver's count of packets that it had no room for.
+func (l *loop) overflow(total uint32) {
+	if total != 0 {
+		l.nic.Counters().RxOverflow += uint64(total - l.drops)
+		l.drops = total
+	}
+}
+
+// snapshot copies the counters. The loop calls it.
+func (l *loop) snapshot() engine.Counters {
+	if l.ring != nil {
+		l.overflow(l.ring.dropped())
+	}
+	return *l.nic.Counters()
 }
 
 // transmit sends up to a batch and reports whether more may be due at once.
@@ -255,5 +319,8 @@ func (l *loop) end() {
 	l.mu.Unlock()
 	l.nic.Each(func(q *engine.QP) { q.Tag.(*attachedQP).close() })
 	unix.Close(l.fd)
+	if l.ring != nil {
+		l.ring.close()
+	}
 	close(l.done)
 }

@@ -179,7 +179,13 @@ func (p *hostPair) status(t testing.TB, i int) Status {
 
 // BenchmarkHosts_write4KiB sends 64 KiB WRITEs at MTU 4096 from one namespace to another over a veth pair, ICRC on.
 func BenchmarkHosts_write4KiB(b *testing.B) {
-	p := newHostPair(b, nil)
+	for _, receiver := range []string{"udp", "packet"} {
+		b.Run("receive="+receiver, func(b *testing.B) { writeHosts(b, receiver) })
+	}
+}
+
+func writeHosts(b *testing.B, receiver string) {
+	p := newHostPair(b, func(c *Config) { c.Receive = receiver })
 	x, _ := joined(b, openDevice(b, p.dir, "softnic0"), openDevice(b, p.dir, "softnic1"),
 		perftest.QPOptions{BufferSize: 65536, TxDepth: 128, Timeout: 14, RetryCount: 7})
 	const packets = 16

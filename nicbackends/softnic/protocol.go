@@ -144,6 +144,7 @@ type Status struct {
 	Schema string `json:"schema"` // pcmlab/nic/v1
 	Info
 	DCQCN      bool       `json:"dcqcn"`
+	Receiver   string     `json:"receiver"` // udp, packet
 	QPs        []QPStatus `json:"qps"`      // at most maxShown
 	QPCount    int        `json:"qp_count"` // all
 	LatenessNS Lateness   `json:"lateness_ns"`

@@ -197,7 +197,7 @@ func (s *server) closeAll() {
 
 // snapshot copies the counters on the loop, so that they belong to one instant.
 func (s *server) snapshot() (c engine.Counters, err error) {
-	err = s.loop.do(func(time.Duration) { c = *s.nic.Counters() })
+	err = s.loop.do(func(time.Duration) { c = s.loop.snapshot() })
 	return c, err
 }
 
@@ -249,7 +249,7 @@ func (s *server) status() (Status, error) {
 	err := s.loop.do(func(now time.Duration) {
 		st.DCQCN, st.RateBps, st.QPCount = s.nic.DCQCN(), int64(s.nic.Rate()), s.nic.QPs()
 		st.LatenessNS, st.IO = s.loop.late.summary(), s.loop.io
-		st.IO.WallNS = int64(now)
+		st.IO.WallNS, st.Receiver = int64(now), s.loop.receiver()
 		s.nic.Each(func(q *engine.QP) {
 			if len(st.QPs) == maxShown {
 				return

@@ -78,13 +78,16 @@ type message struct {
 	src     [4]byte
 	sport   uint16
 	tos     byte
+	ipID    uint16
+	df      bool
 	dropped uint32 // datagrams that the socket has dropped since it was opened; 0: none so far
 	data    []byte
 }
 
 func (b *batch) message(i int, m *message) {
 	port := (*[2]byte)(unsafe.Pointer(&b.names[i].Port))
-	*m = message{src: b.names[i].Addr, sport: binary.BigEndian.Uint16(port[:]), data: b.buffer(i)[:b.hdrs[i].n]}
+	// A UDP socket does not see the IP header: this is what our own NICs send.
+	*m = message{df: true, src: b.names[i].Addr, sport: binary.BigEndian.Uint16(port[:]), data: b.buffer(i)[:b.hdrs[i].n]}
 	c := b.control[i][:min(uint64(controlSize), uint64(b.hdrs[i].hdr.Controllen))]
 	for len(c) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))

@@ -145,13 +145,22 @@ func (n *NIC) Register(pd uint64, mem []byte, va uint64) *Region {
 // Deregister closes a region; requests under its key are refused from now on.
 func (n *NIC) Deregister(r *Region) { delete(n.regions, r.RKey) }
 
-// Receive handles a datagram that arrived at UDP port 4791: its source, type-of-service byte and payload.
+// Header is what the headers around a received datagram said.
+type Header struct {
+	Src     [4]byte
+	SrcPort uint16
+	TOS     byte
+	IPID    uint16 // a driver that cannot see it says what this NIC's own kind sends: 0
+	DF      bool   // likewise: true
+}
+
+// Receive handles the payload of a datagram that arrived at UDP port 4791.
 //
-// The IP header is not at hand, so the ICRC is checked for what this NIC sends: identification 0, do not fragment. A
-// foreign sender with other identifications cannot be told from damage and is dropped and counted, unless
-// AcceptForeign is set; then such packets are counted and taken.
-func (n *NIC) Receive(now time.Duration, src [4]byte, sport uint16, tos byte, b []byte) {
+// The ICRC covers the IP identification. Where the driver cannot see it, that of a foreign sender does not match and
+// cannot be told from damage: it is dropped and counted, unless AcceptForeign is set; then it is counted and taken.
+func (n *NIC) Receive(now time.Duration, h *Header, b []byte) {
 	c := &n.counters
+	src, tos := h.Src, h.TOS
 	c.RxRoCEPackets++
 	c.RxRoCEBytes += uint64(len(b) + frameOverhead)
 	if len(b) < roce.BTHLen+roce.ICRCLen {
@@ -159,7 +168,7 @@ func (n *NIC) Receive(now time.Duration, src [4]byte, sport uint16, tos byte, b 
 		return
 	}
 	body := b[:len(b)-roce.ICRCLen]
-	want := roce.ICRCv4(src, n.c.IP, sport, roce.Port, 0, true, body)
+	want := roce.ICRCv4(src, n.c.IP, h.SrcPort, roce.Port, h.IPID, h.DF, body)
 	if binary.LittleEndian.Uint32(b[len(body):]) != want {
 		c.RxICRCErrors++
 		if !n.c.AcceptForeign {

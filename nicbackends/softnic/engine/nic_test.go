@@ -62,14 +62,14 @@ func TestTransmit_packetsDecodeWithAValidICRC(t *testing.T) {
 	for now := time.Duration(0); now < time.Millisecond; now += time.Microsecond {
 		for w.nics[0].Transmit(now, buf, &d) {
 			check(hostIP(0), hostIP(1), d, buf[:d.Len])
-			w.nics[1].Receive(now, hostIP(0), d.SrcPort, d.TOS|3, buf[:d.Len])
+			w.nics[1].Receive(now, &Header{Src: hostIP(0), SrcPort: d.SrcPort, TOS: d.TOS | 3, DF: true}, buf[:d.Len])
 		}
 		for w.nics[1].Transmit(now, buf, &d) {
 			check(hostIP(1), hostIP(0), d, buf[:d.Len])
 			if d.TOS&3 != 0 {
 				t.Errorf("an answer is ECN-capable: TOS %#x", d.TOS)
 			}
-			w.nics[0].Receive(now, hostIP(1), d.SrcPort, d.TOS, buf[:d.Len])
+			w.nics[0].Receive(now, &Header{Src: hostIP(1), SrcPort: d.SrcPort, TOS: d.TOS, DF: true}, buf[:d.Len])
 		}
 	}
 	if want := append(append([]byte(nil), f.x.local[:65535]...), f.x.local[:7]...); !bytes.Equal(got.Bytes(), want) {
@@ -133,7 +133,7 @@ func TestReceive_dropsAndCountsWhatIsWrong(t *testing.T) {
 			if tc.got != nil {
 				before = *tc.got
 			}
-			n.Receive(0, tc.src, d.SrcPort, d.TOS, tc.data)
+			n.Receive(0, &Header{Src: tc.src, SrcPort: d.SrcPort, TOS: d.TOS, DF: true}, tc.data)
 			if tc.got != nil && *tc.got != before+1 {
 				t.Errorf("counter went from %d to %d", before, *tc.got)
 			}
@@ -211,7 +211,7 @@ func TestCNPScope(t *testing.T) {
 					t.Fatal("nothing to send")
 				}
 				for range 2 {
-					n.Receive(time.Second, hostIP(f.from), d.SrcPort, d.TOS|3, buf[:d.Len])
+					n.Receive(time.Second, &Header{Src: hostIP(f.from), SrcPort: d.SrcPort, TOS: d.TOS | 3, DF: true}, buf[:d.Len])
 				}
 			}
 			cnps := func(now time.Duration) uint64 {
@@ -301,7 +301,7 @@ func TestWorld_sameSeedSameRun(t *testing.T) {
 func pump(a, b *NIC, now time.Duration, buf []byte) (packets int) {
 	var d Datagram
 	for a.Transmit(now, buf, &d) {
-		b.Receive(now, a.c.IP, d.SrcPort, d.TOS, buf[:d.Len])
+		b.Receive(now, &Header{Src: a.c.IP, SrcPort: d.SrcPort, TOS: d.TOS, DF: true}, buf[:d.Len])
 		packets++
 	}
 	return packets

@@ -172,7 +172,7 @@ func (w *world) run(end time.Duration) {
 				w.forward(e)
 				continue
 			}
-			w.nics[e.to].Receive(w.now, e.src, e.sport, e.tos, e.data)
+			w.nics[e.to].Receive(w.now, &Header{Src: e.src, SrcPort: e.sport, TOS: e.tos, DF: true}, e.data)
 			n := w.nics[e.to]
 			for q := n.Finished(); q != nil; q = n.Finished() {
 				q.Tag.(func())()
