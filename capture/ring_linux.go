@@ -110,8 +110,14 @@ func (r *ring) lookUp() error {
 		return fmt.Errorf("capture: interface %q: hardware type: %w", r.iface, err)
 	}
 	switch t := req.Uint16(); t { // the address family of the hardware address comes first
-	case unix.ARPHRD_ETHER, unix.ARPHRD_LOOPBACK:
+	case unix.ARPHRD_ETHER:
 		r.link = roce.LinkEthernet
+	case unix.ARPHRD_LOOPBACK:
+		r.link = roce.LinkEthernet
+		// Each packet passes here twice, going out and coming in: take it once.
+		if err := unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+			return fmt.Errorf("capture on %s: leave out what goes out: %w", r.iface, err)
+		}
 	case unix.ARPHRD_NONE:
 		r.link = roce.LinkRaw
 	default:

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +115,35 @@ func TestRunTap_capturesWhatTheFilterAsks(t *testing.T) {
 	}
 	if diff := cmp.Diff(printed, stats); diff != "" {
 		t.Errorf("returned statistics (-printed +returned):\n%s", diff)
+	}
+}
+
+// On loopback every packet passes twice; it is taken once.
+func TestRunTap_loopback(t *testing.T) {
+	if !inNetns(t) {
+		return
+	}
+	setLink(t, "lo", true)
+	c := must[net.Conn](t)(net.Dial("udp", "127.0.0.1:4791"))
+	defer c.Close()
+	o := TapOptions{Iface: "lo", File: filepath.Join(t.TempDir(), "tap.pcapng"), Filter: "roce"}
+	stats, err := runTap(t, o, func(context.Context) error {
+		for range 3 { // nobody listens: the answer to a packet is an error of the next
+			_, _ = c.Write(make([]byte, 100))
+		}
+		return nil
+	})
+	if err != nil || stats.Packets < 1 || stats.Packets > 3 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	got, _ := readFile(t, o.File)
+	seen := map[string]bool{}
+	for _, g := range got {
+		id := g.Data[18:20] // IPv4 identification
+		if seen[id] {
+			t.Errorf("a packet was taken twice")
+		}
+		seen[id] = true
 	}
 }
 
