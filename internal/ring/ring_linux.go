@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -20,6 +21,7 @@ const (
 
 	featSingleMmap = 1 << 0
 	featExtArg     = 1 << 8
+	featMinTimeout = 1 << 15
 
 	offSQRing = 0
 	offSQEs   = 0x10000000
@@ -121,10 +123,11 @@ type Ring struct {
 	tail                           uint32 // of the submission queue, entries filled but not yet shown to the kernel included
 	pending                        uint32
 
-	relative bool // kernel before 6.12: no absolute timer
-	ts       unix.Timespec
-	arg      getEventsArg
-	groups   []*Buffers
+	relative  bool // kernel before 6.12: no absolute timer
+	noMinWait bool // kernel before 6.12: no gathering
+	ts        unix.Timespec
+	arg       getEventsArg
+	groups    []*Buffers
 
 	// Syscalls counts entries into the kernel.
 	Syscalls uint64
@@ -157,6 +160,7 @@ func (r *Ring) open(p *params) error {
 	if err := r.probe(opReadMultishot); err != nil {
 		return err
 	}
+	r.noMinWait = p.features&featMinTimeout == 0
 	size := max(p.sq.array+p.sqEntries*4, p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(CQE{})))
 	var err error
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
@@ -274,15 +278,33 @@ func (r *Ring) CancelAll(userData uint64) {
 	e.op, e.opFlags, e.userData = opAsyncCancel, cancelAll|cancelAny, userData
 }
 
-// Enter submits what was prepared and, with wait > 0, waits until so many completions are there in all or until has
-// come (CLOCK_MONOTONIC; 0: no limit). A passed deadline and a signal are no errors.
-func (r *Ring) Enter(wait uint32, until time.Duration) error {
+// Wait says what Enter waits for. The zero value does not wait.
+type Wait struct {
+	Completions uint32        // so many in all, those of what is submitted included; 0: do not wait
+	Until       time.Duration // on CLOCK_MONOTONIC; 0: no limit
+
+	// Gather, when not 0, is for how long Enter waits for Completions; after that a single one will do. It is to get
+	// many completions with one wake-up. The kernel does not look at Until meanwhile, so it must not go beyond that.
+	// Kernels before 6.12 cannot: there one completion more than was submitted ends the wait.
+	Gather time.Duration
+}
+
+// Enter submits what was prepared and waits. A passed deadline and a signal are no errors.
+func (r *Ring) Enter(w Wait) error {
 	atomic.StoreUint32(r.sqTail, r.tail)
+	wait, until := w.Completions, w.Until
 	flags := uintptr(enterGetEvents)
 	var arg unsafe.Pointer
 	var size uintptr
-	if wait > 0 && until != 0 {
+	gather := w.Gather.Microseconds()
+	if gather > 0 && (r.relative || r.noMinWait) {
+		gather, wait = 0, r.pending+1
+	}
+	if wait > 0 && (until != 0 || gather > 0) {
 		flags |= enterExtArg
+		if until == 0 {
+			until = math.MaxInt64
+		}
 		if r.relative {
 			var now unix.Timespec
 			if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -293,7 +315,7 @@ func (r *Ring) Enter(wait uint32, until time.Duration) error {
 			flags |= enterAbsTimer
 		}
 		r.ts = unix.NsecToTimespec(int64(until))
-		r.arg = getEventsArg{ts: uint64(uintptr(unsafe.Pointer(&r.ts)))}
+		r.arg = getEventsArg{ts: uint64(uintptr(unsafe.Pointer(&r.ts))), minWait: uint32(gather)}
 		arg, size = unsafe.Pointer(&r.arg), unsafe.Sizeof(r.arg)
 	}
 	r.Syscalls++

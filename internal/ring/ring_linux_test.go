@@ -68,7 +68,7 @@ func TestRing_readsEveryMessageOfABlockingSocketInOrder(t *testing.T) {
 			r.Write(1, message, writing)
 			sent++
 		}
-		if err := r.Enter(1, monotonic(t)+time.Second); err != nil {
+		if err := r.Enter(Wait{Completions: 1, Until: monotonic(t) + time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -119,13 +119,13 @@ func TestRing_waitsUntilTheDeadlineAndNotBeyond(t *testing.T) {
 			}
 			from := monotonic(t)
 			const wait = 3 * time.Millisecond
-			if err := r.Enter(1, from+wait); err != nil {
+			if err := r.Enter(Wait{Completions: 1, Until: from + wait}); err != nil {
 				t.Fatal(err)
 			}
 			if took := monotonic(t) - from; took < wait || took > time.Second {
 				t.Errorf("waited %v, want %v (%s)", took, wait, row.why)
 			}
-			if err := r.Enter(1, from); err != nil { // already passed
+			if err := r.Enter(Wait{Completions: 1, Until: from}); err != nil { // already passed
 				t.Fatal(err)
 			}
 		})
@@ -148,11 +148,11 @@ func TestRing_cancelEndsAReadThatWaits(t *testing.T) {
 	}
 	b := make([]byte, 8)
 	r.Read(0, b, 7)
-	if err := r.Enter(0, 0); err != nil {
+	if err := r.Enter(Wait{}); err != nil {
 		t.Fatal(err)
 	}
 	r.CancelAll(8)
-	if err := r.Enter(2, monotonic(t)+time.Second); err != nil {
+	if err := r.Enter(Wait{Completions: 2, Until: monotonic(t) + time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[uint64]unix.Errno{}
@@ -165,5 +165,44 @@ func TestRing_cancelEndsAReadThatWaits(t *testing.T) {
 	}
 	if seen[7] != unix.ECANCELED {
 		t.Errorf("completions %v, want the read cancelled", seen)
+	}
+}
+
+// TestRing_gathersForATimeThenTakesOne: a single completion ends the wait, but not before the gathering time.
+func TestRing_gathersForATimeThenTakesOne(t *testing.T) {
+	r := newRing(t)
+	if r.noMinWait {
+		t.Skip("kernel before 6.12 cannot gather")
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pr.Close()
+	defer pw.Close()
+	if err := r.Files([]int32{int32(pr.Fd())}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	r.Read(0, b, 1)
+	if err := r.Enter(Wait{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pw.Write([]byte{7}); err != nil {
+		t.Fatal(err)
+	}
+	from := monotonic(t)
+	const gather = 5 * time.Millisecond
+	if err := r.Enter(Wait{Completions: 8, Until: from + 10*time.Second, Gather: gather}); err != nil {
+		t.Fatal(err)
+	}
+	if took := monotonic(t) - from; took < gather || took > 5*time.Second {
+		t.Errorf("waited %v, want %v and not much more", took, gather)
+	}
+	if c, ok := r.Next(); !ok || c.Res != 1 || b[0] != 7 {
+		t.Errorf("completion %+v (%v), byte %d", c, ok, b[0])
 	}
 }

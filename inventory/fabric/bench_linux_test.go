@@ -1,9 +1,7 @@
 package fabric
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -13,93 +11,6 @@ import (
 
 	"github.com/pcmlab/pcmlab/internal/units"
 )
-
-// udpFrame is an Ethernet frame with IPv4 and UDP to port 4791, ECT(0), of size bytes.
-func udpFrame(src, dst [6]byte, size int) []byte {
-	f := make([]byte, size)
-	copy(f, dst[:])
-	copy(f[6:], src[:])
-	binary.BigEndian.PutUint16(f[12:], etherIPv4)
-	ip := f[14:]
-	ip[0], ip[1], ip[8], ip[9] = 0x45, ect0, 64, 17
-	binary.BigEndian.PutUint16(ip[2:], uint16(size-14))
-	copy(ip[12:], []byte{192, 0, 2, src[5], 192, 0, 2, dst[5]})
-	binary.BigEndian.PutUint16(ip[10:], ^checksum(ip[:20]))
-	binary.BigEndian.PutUint16(ip[20:], 50000)
-	binary.BigEndian.PutUint16(ip[22:], rocePort)
-	binary.BigEndian.PutUint16(ip[24:], uint16(size-34))
-	return f
-}
-
-// checksum is the one's complement sum of RFC 1071, not inverted.
-func checksum(b []byte) uint16 {
-	var s uint32
-	for i := 0; i+1 < len(b); i += 2 {
-		s += uint32(b[i])<<8 | uint32(b[i+1])
-	}
-	for s > 0xffff {
-		s = s&0xffff + s>>16
-	}
-	return uint16(s)
-}
-
-func station6(i int) [6]byte { return [6]byte{2, 0, 0, 0, 0, byte(i + 1)} }
-
-// loadedSwitch is a switch of n ports in a steady overload of one egress in four, with marks and drops.
-func loadedSwitch(t testing.TB, n int) (step func(), packets func() uint64) {
-	t.Helper()
-	pool := NewPool(DefaultMaxFrame)
-	o := Options{Pool: pool, Rand: rand.New(rand.NewPCG(1, 2)), Overhead: DefaultOverhead, Static: map[[6]byte]int{}}
-	for i := range n {
-		o.Links = append(o.Links, Link{
-			Rate: units.GbitPerSec, Delay: 50 * time.Microsecond, Buffer: 256 * units.KiB,
-			ECN: &ECNConfig{KMin: 32 * units.KiB, KMax: 128 * units.KiB, PMax: 0.2},
-		})
-		o.Static[station6(i)] = i
-	}
-	sw, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	frames := make([][]byte, n)
-	for i := range frames {
-		frames[i] = udpFrame(station6(i), station6((i/4*4+1)%n), 4154)
-	}
-	frames[1] = udpFrame(station6(1), station6(0), 4154)
-	var out []Output
-	now := time.Duration(0)
-	sent := uint64(0)
-	step = func() {
-		for i := range n {
-			sw.Receive(i, now, pool.Copy(frames[i]))
-			sent++
-		}
-		now += 34 * time.Microsecond
-		out = sw.Advance(now, out[:0])
-		for i := range out {
-			pool.Release(out[i].P)
-		}
-		sw.Deadline()
-	}
-	return step, func() uint64 { return sent }
-}
-
-func BenchmarkSwitch(b *testing.B) {
-	for _, n := range []int{4, 16} {
-		b.Run(fmt.Sprintf("ports=%d", n), func(b *testing.B) {
-			step, packets := loadedSwitch(b, n)
-			for range 2000 {
-				step()
-			}
-			before := packets()
-			b.ReportAllocs()
-			for b.Loop() {
-				step()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets()-before), "ns/packet")
-		})
-	}
-}
 
 // blaster sends the same frame from a host's interface in batches, as fast as it may.
 type blaster struct {
@@ -158,6 +69,8 @@ func BenchmarkFabric(b *testing.B) {
 			{"flood/hosts=2", 2, 40 * units.GbitPerSec, 0, 0},
 			{"flood/hosts=4", 4, 40 * units.GbitPerSec, 0, 0},
 			{"paced=15k/hosts=4", 4, 500 * units.MbitPerSec, 15000, 0},
+			{"paced=95k/hosts=16", 16, 500 * units.MbitPerSec, 95000, 0},
+			{"paced=15k/hosts=4/quantum=100us", 4, 500 * units.MbitPerSec, 15000, 100 * time.Microsecond},
 			{"paced=15k/hosts=4/quantum=250us", 4, 500 * units.MbitPerSec, 15000, 250 * time.Microsecond},
 		} {
 			b.Run(fmt.Sprintf("io=%s/kind=%s/%s", path.io, path.kind, load.name), func(b *testing.B) {

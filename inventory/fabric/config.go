@@ -76,7 +76,13 @@ type Config struct {
 	MaxFrame     int           `json:"max_frame_bytes,omitempty"` // 0: DefaultMaxFrame; longer frames are dropped and counted
 	IngressLimit units.Size    `json:"ingress_limit,omitempty"`   // per port; 0: DefaultIngressLimit
 	MaxCatchUp   time.Duration `json:"max_catch_up_ns,omitempty"` // 0: DefaultMaxCatchUp
-	Quantum      time.Duration `json:"quantum_ns,omitempty"`      // least time between two timer wake-ups; 0: none
+
+	// Quantum, when not 0, is the least time for which the fabric sleeps, so that several packets share a wake-up. It
+	// saves processor time and adds up to as much lateness; io_uring gathers arrivals for it, too.
+	Quantum time.Duration `json:"quantum_ns,omitempty"`
+	// Realtime runs the data path under SCHED_FIFO where that is allowed: less lateness on a busy machine, but more
+	// wake-ups, and nothing else gets its processor while it is saturated.
+	Realtime bool `json:"realtime,omitempty"`
 }
 
 // PortConfig is one port with its link.

@@ -120,7 +120,7 @@ func newEngine(cfg Config, log *slog.Logger) (*engine, error) {
 	if e.sw, err = New(o); err != nil {
 		return nil, err
 	}
-	e.io, err = newDriver(cfg.IO, targets, len(cfg.Ports), e.pool, e.start, log)
+	e.io, err = newDriver(&cfg, targets, e.pool, e.start, log)
 	return e, err
 }
 
@@ -154,6 +154,13 @@ func (e *engine) run(ctx context.Context, ready func()) error {
 func (e *engine) tuneThread() {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		e.log.Warn("timer slack", "error", err)
+	}
+	if e.cfg.Realtime {
+		err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+		if err == nil {
+			return
+		}
+		e.log.Warn("real-time scheduling of the data path", "error", err)
 	}
 	// A higher priority keeps the lateness down on a machine whose hosts' processes are busy; only root may.
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10); err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // newDriver takes the wanted way to move frames, or the best that works.
-func newDriver(want IO, targets []target, ports int, pool *Pool, epoch time.Time, log *slog.Logger) (driver, error) {
+func newDriver(cfg *Config, targets []target, pool *Pool, epoch time.Time, log *slog.Logger) (driver, error) {
+	want, ports := cfg.IO, len(cfg.Ports)
 	taps := false
 	for _, t := range targets[:ports] {
 		taps = taps || t.kind == KindTAP
@@ -21,7 +22,7 @@ func newDriver(want IO, targets []target, ports int, pool *Pool, epoch time.Time
 	}
 	switch {
 	case want == IOUring, want == IOAuto && taps:
-		d, err := newUringDriver(targets, ports, pool, epoch)
+		d, err := newUringDriver(targets, ports, pool, epoch, cfg.Quantum)
 		if err == nil {
 			return d, nil
 		}

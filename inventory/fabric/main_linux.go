@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -25,6 +26,9 @@ import (
 func Main(ctx context.Context, cfg Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	// A collection could hold up the data path. It makes no garbage, and questions make little: collect late.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
 	var ready io.Writer
 	if cfg.ReadyFD > 0 {
 		unix.CloseOnExec(cfg.ReadyFD)
@@ -34,6 +38,9 @@ func Main(ctx context.Context, cfg Config) error {
 	}
 	return Run(ctx, cfg, ready, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
+
+// memoryLimit is where garbage collection begins in the fabric's process.
+const memoryLimit = 1 << 30
 
 // Run is Main for a caller that handles signals itself: it writes "ready\n" to ready (may be nil), and closes it if it
 // is an io.Closer, when packets flow. Nil log discards. It always closes the descriptors of cfg.

@@ -17,6 +17,7 @@ type uringDriver struct {
 	ports   int
 	pool    *Pool
 	ring    *ring.Ring
+	quantum time.Duration
 	started time.Time     // the engine's time 0
 	epoch   time.Duration // the same on CLOCK_MONOTONIC
 	enabled bool
@@ -63,13 +64,13 @@ const putOff = 5 * time.Millisecond
 // uringBufferBytes is about what one port's provided buffers take.
 const uringBufferBytes = 1 << 20
 
-func newUringDriver(targets []target, ports int, pool *Pool, epoch time.Time) (*uringDriver, error) {
+func newUringDriver(targets []target, ports int, pool *Pool, epoch time.Time, quantum time.Duration) (*uringDriver, error) {
 	w, err := newWaker(false)
 	if err != nil {
 		return nil, err
 	}
 	d := &uringDriver{
-		started: epoch, targets: targets, ports: ports, pool: pool, waker: w, woke: make([]byte, 8),
+		quantum: quantum, started: epoch, targets: targets, ports: ports, pool: pool, waker: w, woke: make([]byte, 8),
 		readers: make([]reader, ports), pending: make([]int, len(targets)), writes: make([]write, uringWrites),
 		st: ioStats{kind: IOUring, targets: make([]targetStats, len(targets)), portsUp: ports},
 	}
@@ -187,21 +188,7 @@ func (d *uringDriver) exchange(out []Output, until time.Duration, in []arrival) 
 		d.stuck = append(d.stuck, n > 0)
 	}
 	submitted := d.submit(out)
-	// Writes complete while they are submitted; what is waited for is one completion more than they give. A write that
-	// the kernel puts off would take that place, and is not even done until then: so the wait is bounded.
-	if submitted > 0 && until != atOnce {
-		until = min(until, time.Since(d.started)+putOff)
-	}
-	var err error
-	switch {
-	case until == atOnce:
-		err = d.ring.Enter(0, 0)
-	case until == never:
-		err = d.ring.Enter(submitted+1, 0)
-	default:
-		err = d.ring.Enter(submitted+1, d.epoch+until)
-	}
-	if err != nil {
+	if err := d.ring.Enter(d.plan(submitted, until)); err != nil {
 		return in, err
 	}
 	for {
@@ -220,6 +207,35 @@ func (d *uringDriver) exchange(out []Output, until time.Duration, in []arrival) 
 			d.listen()
 		}
 	}
+}
+
+// plan says what to wait for after submitting so many writes. They complete while they are submitted; what is waited
+// for is one completion more than they give. A write that the kernel puts off would take that place, and is not even
+// done until then: so the wait is bounded.
+func (d *uringDriver) plan(submitted uint32, until time.Duration) ring.Wait {
+	if until == atOnce {
+		return ring.Wait{}
+	}
+	w := ring.Wait{Completions: submitted + 1}
+	if submitted == 0 && d.quantum == 0 {
+		if until != never {
+			w.Until = d.epoch + until
+		}
+		return w
+	}
+	now := time.Since(d.started)
+	if submitted > 0 {
+		until = min(until, now+putOff)
+	}
+	if until != never {
+		w.Until = d.epoch + max(until, 0)
+	}
+	if d.quantum > 0 {
+		if w.Gather = min(d.quantum, until-now); w.Gather > 0 {
+			w.Completions = submitted + sendChunk
+		}
+	}
+	return w
 }
 
 // submit prepares the writes of out. A write to an interface that is down waits for it in the kernel; until it is done,
@@ -336,7 +352,7 @@ func (d *uringDriver) close() {
 			if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
 				break
 			}
-			if d.ring.Enter(1, time.Duration(now.Nano())+100*time.Millisecond) != nil {
+			if d.ring.Enter(ring.Wait{Completions: 1, Until: time.Duration(now.Nano()) + 100*time.Millisecond}) != nil {
 				break
 			}
 			d.drain()
