@@ -483,15 +483,22 @@ func TestPool_refusesTwoHostsThatAreOne(t *testing.T) {
 	wantError(t, errs[1], remote.Usage, "host h4: run true: is the same machine as host h3")
 }
 
-// TestHost_survivesACutPath cuts the connection while a command prints, and lets the next one through.
-func TestHost_survivesACutPath(t *testing.T) {
-	t.Parallel()
+// throughProxy is a lab whose host is reached through a proxy.
+func throughProxy(t *testing.T) (*inventory.Lab, *proxy) {
+	t.Helper()
 	s := remotetest.Start(t, home, sshserver.Options{SFTP: true})
 	p := newProxy(t, s.Addr())
 	lab := s.Lab(t)
 	known := strings.Replace(s.KnownHostsLine(s.HostKeys[0]), fmt.Sprint(s.Port), fmt.Sprint(p.port()), 1)
 	writeFile(t, lab.Hosts[0].SSH.KnownHosts, known)
 	lab.Hosts[0].SSH.Port = p.port()
+	return lab, p
+}
+
+// TestHost_survivesACutPath cuts the connection while a command prints, and lets the next one through.
+func TestHost_survivesACutPath(t *testing.T) {
+	t.Parallel()
+	lab, p := throughProxy(t)
 	h := dial(t, lab, options(t))
 
 	var out bytes.Buffer
@@ -533,13 +540,27 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
+// TestHost_noticesAPathThatIsSilent stalls the connection: no end of it reaches either side.
+func TestHost_noticesAPathThatIsSilent(t *testing.T) {
+	t.Parallel()
+	lab, p := throughProxy(t)
+	o := options(t)
+	o.KeepAlive, o.KeepAliveLost = 200*time.Millisecond, 3*time.Second
+	h := dial(t, lab, o)
+	proc, err := h.Start(t.Context(), remote.Cmd{Args: []string{"sh", "-c", "sleep 6; echo end"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stall()
+	res, err := proc.Wait(t.Context())
+	if err != nil || string(res.Stdout) != "end\n" {
+		t.Errorf("%q, %v; want the output, over a new connection", res.Stdout, err)
+	}
+}
+
 func TestHost_saysWhenThePathStaysCut(t *testing.T) {
 	t.Parallel()
-	s := remotetest.Start(t, home, sshserver.Options{SFTP: true})
-	p := newProxy(t, s.Addr())
-	lab := s.Lab(t)
-	writeFile(t, lab.Hosts[0].SSH.KnownHosts, strings.Replace(s.KnownHostsLine(s.HostKeys[0]), fmt.Sprint(s.Port), fmt.Sprint(p.port()), 1))
-	lab.Hosts[0].SSH.Port = p.port()
+	lab, p := throughProxy(t)
 	o := options(t)
 	h := dial(t, lab, o)
 	proc, err := h.Start(t.Context(), remote.Cmd{Args: []string{"sleep", "309"}, Step: "hold link"})

@@ -24,14 +24,14 @@ func randomName() string {
 	return hex.EncodeToString(b)
 }
 
-// proxy is a TCP path that can be cut.
+// proxy is a TCP path that can be cut or stalled.
 type proxy struct {
 	ln     net.Listener
 	target string
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
-	conns  map[net.Conn]bool
+	conns  map[net.Conn]chan struct{} // of a stalled one: closed when it is cut
 	refuse bool
 }
 
@@ -41,7 +41,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{ln: ln, target: target, conns: map[net.Conn]bool{}}
+	p := &proxy{ln: ln, target: target, conns: map[net.Conn]chan struct{}{}}
 	p.wg.Go(func() {
 		for {
 			c, err := ln.Accept()
@@ -71,13 +71,19 @@ func (p *proxy) serve(c net.Conn) {
 	}
 	defer up.Close()
 	p.mu.Lock()
-	p.conns[c], p.conns[up] = true, true
+	p.conns[c], p.conns[up] = nil, nil
 	p.mu.Unlock()
 	var wg sync.WaitGroup
 	pipe := func(dst, src net.Conn) {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := src.Read(buf)
+			p.mu.Lock()
+			stalled := p.conns[src]
+			p.mu.Unlock()
+			if stalled != nil {
+				<-stalled
+			}
 			if n > 0 {
 				if _, err := dst.Write(buf[:n]); err != nil {
 					break
@@ -103,8 +109,21 @@ func (p *proxy) serve(c net.Conn) {
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns {
+	for c, stalled := range p.conns {
 		c.Close()
+		if stalled != nil {
+			close(stalled)
+			p.conns[c] = nil
+		}
+	}
+}
+
+// stall lets nothing more through on the present connections, and does not end them: a path that was cut.
+func (p *proxy) stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		p.conns[c] = make(chan struct{})
 	}
 }
 

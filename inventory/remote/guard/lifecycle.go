@@ -117,7 +117,9 @@ func (l *lifecycle) step(now time.Duration, ev event, out []action) []action {
 	case evStop:
 		out = l.end(now, ev.cause, ev.signal, out)
 	case evExit:
-		out = l.end(now, "", "TERM", out)
+		if l.phase == running {
+			out = l.end(now, "", "TERM", out)
+		}
 	case evStartFailed:
 		if l.phase == running {
 			l.phase, l.cause = ended, CauseStart
