@@ -65,7 +65,7 @@ func hostIP(i int) [4]byte { return [4]byte{192, 0, 2, byte(11 + i)} }
 // newWorld builds hosts of 25 Gbit/s and 1 us in hardware terms, slowed by scale.
 func newWorld(t testing.TB, hosts int, scale units.Scale, change func(*Config)) *world {
 	w := &world{t: t, rate: scale.Rate(25 * units.GbitPerSec), delay: scale.Time(time.Microsecond),
-		kmin: 40 << 10, kmax: 160 << 10, pmax: 0.1, limit: 2 << 20, rng: rand.New(rand.NewPCG(7, 7)), free: make([]time.Duration, hosts)}
+		kmin: 100 << 10, kmax: 400 << 10, pmax: 0.2, limit: 2 << 20, rng: rand.New(rand.NewPCG(7, 7)), free: make([]time.Duration, hosts)}
 	for i := range hosts {
 		c := Config{IP: hostIP(i), Rate: w.rate, MTU: 4096, DSCP: 26, ECN: true, DCQCN: true, Params: dcqcn.Defaults().Scale(scale), Scale: scale,
 			AckEvery: 64, Window: 1024, CatchUp: 2 * time.Millisecond, Random: w.rng.Uint32}
@@ -232,7 +232,7 @@ func TestWorld_incastConverges(t *testing.T) {
 			w := newWorld(t, 4, 50, nil)
 			w.wake = tc.wake
 			flows := []*flow{w.connect(0, 3), w.connect(1, 3), w.connect(2, 3)}
-			const phase = 5 * time.Second
+			const phase = 3 * time.Second
 			for i, active := range []int{1, 2, 3, 2, 1} {
 				for j, f := range flows {
 					if on := j < active; on && !f.on {
