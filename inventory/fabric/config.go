@@ -36,6 +36,9 @@ const (
 	IOPacket    IO = "packet"
 )
 
+// maxSocketPath is what sun_path holds besides its end.
+const maxSocketPath = 107
+
 // EnvIO is the environment variable that forces a path when Config.IO does not.
 const EnvIO = "PCMLAB_FABRIC_IO"
 
@@ -182,6 +185,9 @@ func (c Config) check() error {
 	case IOAuto, IOUring, IOReadWrite, IOPacket:
 	default:
 		bad("io %q: need %s, %s, %s or nothing", c.IO, IOUring, IOReadWrite, IOPacket)
+	}
+	if n := len(c.Control); n > maxSocketPath {
+		bad("control %q: %d bytes, a UNIX socket's path has at most %d: use a shorter state directory", c.Control, n, maxSocketPath)
 	}
 	if c.Buffer < 0 || c.IngressLimit < 0 || c.MaxCatchUp < 0 || c.Quantum < 0 {
 		bad("buffer %d, ingress_limit %d, max_catch_up_ns %d, quantum_ns %d: none may be negative", c.Buffer, c.IngressLimit, c.MaxCatchUp, c.Quantum)

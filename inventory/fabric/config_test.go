@@ -60,6 +60,7 @@ func TestLoadConfig_namesEachMistake(t *testing.T) {
 		{"kind", `"tap"`, `"tun"`, `kind "tun"`, ""},
 		{"kmax", `"400KiB"`, `"40KiB"`, `need 0 <= kmin <= kmax`, ""},
 		{"pmax", `0.2`, `20`, `ecn pmax 20: need 0 to 1`, "percent instead of a share"},
+		{"long_socket", `/run/x`, `/run/` + strings.Repeat("x", 120), `a UNIX socket's path has at most 107`, "the kernel says only: invalid argument"},
 		{"unit", `"2MiB"`, `"2 megs"`, `"2 megs"`, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

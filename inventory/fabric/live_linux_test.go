@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/pcmlab/pcmlab/internal/units"
@@ -158,6 +159,44 @@ func TestRun_carriesDatagramsBothWays(t *testing.T) {
 			}
 			if c.Lateness.Samples < n || c.Lateness.P50 == nil || c.Syscalls == 0 || c.CPUNS == 0 {
 				t.Errorf("lateness %+v, syscalls %d, CPU %d ns: not measured", c.Lateness, c.Syscalls, c.CPUNS)
+			}
+		})
+	}
+}
+
+// TestRun_tuned runs with what trades lateness against processor time, and without priority where that is refused.
+func TestRun_tuned(t *testing.T) {
+	for _, path := range paths {
+		t.Run(fmt.Sprintf("%s_%s", path.io, path.kind), func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			hosts := newHosts(t, 2, path.kind)
+			t.Cleanup(func() {
+				goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/pcmlab/pcmlab/inventory/fabric.newHost.func1"))
+			})
+			const quantum = 300 * time.Microsecond
+			r := start(t, Config{Name: "q", IO: path.io, Quantum: quantum, Realtime: true, Ports: ports(hosts, units.GbitPerSec, 0, path.kind)})
+			a, b := udp(t, hosts[0], 4791), udp(t, hosts[1], 4791)
+			const n = 2000
+			syscalls := r.counters(t).Syscalls
+			got := 0
+			buf := make([]byte, 100)
+			for i := range n {
+				if _, err := a.WriteTo(buf, b.LocalAddr()); err != nil {
+					t.Fatal(err)
+				}
+				for got < i-50 || i == n-1 && got < n { // never more under way than a plain user's socket buffer holds
+					if err := b.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := b.Read(buf); err != nil {
+						t.Fatalf("datagram %d: %v; %+v", got, err, r.counters(t))
+					}
+					got++
+				}
+			}
+			c := r.counters(t)
+			if path.io == IOUring && c.Syscalls-syscalls > n {
+				t.Errorf("%d system calls for %d packets: nothing was gathered", c.Syscalls-syscalls, n)
 			}
 		})
 	}
