@@ -110,8 +110,8 @@ func (q *fakeQP) Local() QPInfo { return q.local }
 func (q *fakeQP) Connect(r QPInfo) error {
 	q.verbs.fabric.mu.Lock()
 	defer q.verbs.fabric.mu.Unlock()
-	if q.remote = q.verbs.fabric.all[keyOf(r)]; q.remote == nil {
-		q.remote = &fakeQP{buffer: make([]byte, q.options.BufferSize)} // a scripted peer has no device
+	if q.remote = q.verbs.fabric.all[keyOf(r)]; q.remote == nil || q.remote == q {
+		q.remote = &fakeQP{buffer: make([]byte, q.options.BufferSize)} // a scripted peer, or one in another process
 	}
 	return nil
 }

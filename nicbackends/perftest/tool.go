@@ -23,11 +23,12 @@ const ToolInterrupted = 130
 
 // Tool is ib_write_bw for hosts whose NIC is not in the kernel: the real tool's flags as far as the driver uses them
 // (every other one is refused by name), its text, and its TCP exchange of queue pair data. argv[0] tells which tool is
-// meant: ib_write_bw, or ib_read_bw where the queue pairs can READ. It returns the exit status.
+// meant: ib_write_bw, or ib_read_bw where the queue pairs can READ. It returns the exit status. Standard input is not
+// read, as the real tool does not.
 //
 // Differences from the real tool, on purpose: stdout is written as it comes and not in blocks; there is no pause of one
 // second after the connection; with -D, messages still in flight at the end are waited for.
-func Tool(ctx context.Context, argv []string, v Verbs, stdout, stderr io.Writer) int {
+func Tool(ctx context.Context, argv []string, v Verbs, _ io.Reader, stdout, stderr io.Writer) int {
 	name := WriteBW
 	if len(argv) > 0 {
 		name = path.Base(argv[0])

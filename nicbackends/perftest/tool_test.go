@@ -97,7 +97,7 @@ func start(ctx context.Context, v Verbs, argv ...string) *ran {
 	r := &ran{argv: argv, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.code = Tool(ctx, argv, v, &r.out, &r.err)
+		r.code = Tool(ctx, argv, v, nil, &r.out, &r.err)
 	}()
 	return r
 }

@@ -1,0 +1,224 @@
+package perftest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pcmlab/pcmlab/inventory/remote"
+)
+
+// PortRange is the TCP ports from First on that flows into one host may use.
+type PortRange struct {
+	First int // 0 means DefaultPort
+	Count int // 0 means 64
+}
+
+func (r PortRange) settle() PortRange {
+	if r.First == 0 {
+		r.First = DefaultPort
+	}
+	if r.Count == 0 {
+		r.Count = 64
+	}
+	return r
+}
+
+func (r PortRange) String() string { return fmt.Sprintf("%d..%d", r.First, r.First+r.Count-1) }
+
+// PortHolder says why a port of the range is not free.
+type PortHolder struct {
+	Port    int
+	Run     string    // run that holds it; "" for a process that is none of pcmlab's
+	Owner   string    // who started that run, from where
+	Expires time.Time // when the claim lapses by itself
+}
+
+func (p PortHolder) String() string {
+	if p.Run == "" {
+		return fmt.Sprintf("%d: another process listens (ss -ltnp shows it)", p.Port)
+	}
+	return fmt.Sprintf("%d: run %s of %s until %s", p.Port, p.Run, p.Owner, p.Expires.UTC().Format(time.RFC3339))
+}
+
+// PortsError says that a host has not enough free ports for a run.
+type PortsError struct {
+	Host   string
+	Range  PortRange
+	Need   int
+	Free   int
+	Wanted []int // particular ports asked for, or nil
+	Held   []PortHolder
+}
+
+func (e *PortsError) Error() string {
+	var b strings.Builder
+	if len(e.Wanted) > 0 {
+		fmt.Fprintf(&b, "host %s: ports %v: not all free", e.Host, e.Wanted)
+	} else {
+		fmt.Fprintf(&b, "host %s: %d flows need a TCP port each, %d of %v are free", e.Host, e.Need, e.Free, e.Range)
+	}
+	for i, h := range e.Held {
+		if i == 8 {
+			fmt.Fprintf(&b, "; and %d more", len(e.Held)-i)
+			break
+		}
+		sep := "; "
+		if i == 0 {
+			sep = " ("
+		}
+		b.WriteString(sep + h.String())
+	}
+	if len(e.Held) > 0 {
+		b.WriteString(")")
+	}
+	b.WriteString("; wait for that run, or give this one another range of ports")
+	return b.String()
+}
+
+// PortClaim asks for ports on a receiving host.
+type PortClaim struct {
+	Run   string        // id of this run
+	Owner string        // who runs it, for others to read: "user@host"
+	Range PortRange     // where free ports are taken from
+	Count int           // how many
+	Ports []int         // these very ports instead of Count free ones
+	For   time.Duration // how long the claim holds without release; 0 means one hour
+}
+
+// PortLease is a set of ports that a run holds on a host.
+type PortLease struct {
+	Ports []int
+	host  remote.Host
+	run   string
+}
+
+// portsDir is where claims are kept: one file a port, holding "RUN EXPIRES OWNER". Concurrent runs of all users who
+// share the account see each other there; a port that somebody else listens on is seen in /proc/net.
+const portsDir = `dir="$HOME/.cache/pcmlab/ports"; mkdir -p "$dir" || exit 3; cd "$dir" || exit 3
+command -v flock >/dev/null && exec 9>.lock && flock -w 10 9
+`
+
+// claimScript takes ports. Arguments: run, now, expires, owner, count, ports... It prints a line for each port looked
+// at ("got", "held", "busy"), and gives back what it got when that is fewer than count.
+const claimScript = portsDir + `run=$1; now=$2; expires=$3; owner=$4; need=$5; shift 5
+listening=" $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4=="0A"{n=split($2,a,":"); printf "%s ", a[n]}')"
+got=
+n=0
+for p in "$@"; do
+	[ "$n" -ge "$need" ] && break
+	if [ -s "$p" ]; then
+		read -r r e o < "$p"
+		if [ "$r" != "$run" ] && [ "${e:-0}" -gt "$now" ]; then echo "held $p $r $e $o"; continue; fi
+	fi
+	rm -f "$p"
+	case "$listening" in *" $(printf %04X "$p") "*) echo "busy $p"; continue;; esac
+	if (set -C; echo "$run $expires $owner" > "$p") 2>/dev/null; then
+		echo "got $p"; got="$got $p"; n=$((n+1))
+	else
+		read -r r e o < "$p"; echo "held $p $r $e $o"
+	fi
+done
+if [ "$n" -lt "$need" ]; then for p in $got; do rm -f "$p"; done; fi
+exit 0`
+
+// releaseScript gives back the ports of a run, whichever it still holds. Arguments: run, ports...
+const releaseScript = portsDir + `run=$1; shift
+for p in "$@"; do [ -s "$p" ] && read -r r rest < "$p" && [ "$r" = "$run" ] && rm -f "$p"; done
+exit 0`
+
+// ClaimPorts takes ports on a host for a run: all of them or none. What cannot be had is a *PortsError that names who
+// holds what.
+func ClaimPorts(ctx context.Context, h remote.Host, c PortClaim) (*PortLease, error) {
+	r := c.Range.settle()
+	if c.For == 0 {
+		c.For = time.Hour
+	}
+	need, candidates := c.Count, c.Ports
+	if candidates != nil {
+		need = len(candidates)
+	} else {
+		for i := range r.Count {
+			candidates = append(candidates, r.First+i)
+		}
+	}
+	if strings.ContainsAny(c.Run, " \n/") || c.Run == "" {
+		return nil, fmt.Errorf("claim of ports: run %q: need one word", c.Run)
+	}
+	owner := strings.Join(strings.Fields(c.Owner), "_")
+	if owner == "" {
+		owner = "unknown"
+	}
+	now := time.Now()
+	args := []string{"sh", "-c", claimScript, "sh", c.Run, epoch(now), epoch(now.Add(c.For)), owner, strconv.Itoa(need)}
+	for _, p := range candidates {
+		args = append(args, strconv.Itoa(p))
+	}
+	const step = "claim TCP ports"
+	res, err := h.Run(ctx, remote.Cmd{Args: args, Step: step})
+	if err != nil {
+		return nil, err
+	}
+	if res.Code != 0 {
+		return nil, fmt.Errorf("host %s: %s: exit status %d (stderr: %q)", h.Name(), step, res.Code, strings.TrimSpace(string(res.Stderr)))
+	}
+	lease := &PortLease{host: h, run: c.Run}
+	fail := &PortsError{Host: h.Name(), Range: r, Need: need, Wanted: c.Ports}
+	for _, line := range strings.Split(strings.TrimSpace(string(res.Stdout)), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		port, err := strconv.Atoi(f[1])
+		if err != nil {
+			return nil, fmt.Errorf("host %s: %s: answer %q not understood", h.Name(), step, line)
+		}
+		switch f[0] {
+		case "got":
+			lease.Ports = append(lease.Ports, port)
+		case "held":
+			held := PortHolder{Port: port, Run: "unknown", Owner: "unknown"}
+			if len(f) >= 4 {
+				held.Run = f[2]
+				if sec, err := strconv.ParseInt(f[3], 10, 64); err == nil {
+					held.Expires = time.Unix(sec, 0)
+				}
+			}
+			if len(f) >= 5 {
+				held.Owner = f[4]
+			}
+			fail.Held = append(fail.Held, held)
+		case "busy":
+			fail.Held = append(fail.Held, PortHolder{Port: port})
+		}
+	}
+	if len(lease.Ports) < need {
+		fail.Free = len(lease.Ports)
+		return nil, fail
+	}
+	return lease, nil
+}
+
+func epoch(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+// Release gives the ports back. It is safe on a nil lease and may be called again.
+func (l *PortLease) Release(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	args := []string{"sh", "-c", releaseScript, "sh", l.run}
+	for _, p := range l.Ports {
+		args = append(args, strconv.Itoa(p))
+	}
+	const step = "release TCP ports"
+	res, err := l.host.Run(ctx, remote.Cmd{Args: args, Step: step})
+	if err != nil {
+		return err
+	}
+	if res.Code != 0 {
+		return fmt.Errorf("host %s: %s: exit status %d (stderr: %q)", l.host.Name(), step, res.Code, strings.TrimSpace(string(res.Stderr)))
+	}
+	return nil
+}
