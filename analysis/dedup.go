@@ -16,9 +16,10 @@ type dedup struct {
 	removed int64
 }
 
+// dedupEntry holds 48 bits of the invariant fields' hash and 16 of how the packet came, so that a set is a cache line.
 type dedupEntry struct {
-	hash, way uint64
-	atNS      int64
+	hashWay uint64
+	atNS    int64
 }
 
 const dedupSets = 1 << 12
@@ -28,8 +29,7 @@ func newDedup(window int64) *dedup {
 }
 
 // copyOf reports that f is a copy of a packet seen before.
-func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
-	k := keyOf(f)
+func (d *dedup) copyOf(ts int64, f *roce.Frame, keyHash uint64, iface int) bool {
 	id := uint64(f.BTH.PSN) | uint64(f.BTH.Opcode)<<24 | uint64(f.SrcPort)<<48
 	if !f.IPv6 { // stale otherwise
 		id |= uint64(f.IPID) << 32
@@ -41,18 +41,19 @@ func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
 	if f.BTH.AckReq {
 		more |= 1 << 40
 	}
-	hi, lo := bits.Mul64(k.hash()^id, more^uint64(f.PayloadLen)<<42^0xa0761d6478bd642f)
+	hi, lo := bits.Mul64(keyHash^id, more^uint64(f.PayloadLen)<<42^0xa0761d6478bd642f)
 	h := hi ^ lo
 	way := uint64(f.TTL) | uint64(iface)<<8
 	for i := range f.VLANs {
 		way ^= uint64(f.VLAN[i])<<(24+16*i) | 1<<(60+i)
 	}
 	set := &d.sets[h&(dedupSets-1)]
+	mark := h&^0xffff | way*0x9e3779b97f4a7c15>>48
 	oldest := 0
 	for i := range set {
 		e := &set[i]
-		if e.hash == h {
-			if age := ts - e.atNS; e.way != way && age <= d.window && age >= -d.window {
+		if (e.hashWay^mark)>>16 == 0 {
+			if age := ts - e.atNS; e.hashWay != mark && age <= d.window && age >= -d.window {
 				d.removed++
 				return true
 			}
@@ -63,6 +64,6 @@ func (d *dedup) copyOf(ts int64, f *roce.Frame, iface int) bool {
 			oldest = i
 		}
 	}
-	set[oldest] = dedupEntry{h, way, ts}
+	set[oldest] = dedupEntry{mark, ts}
 	return false
 }

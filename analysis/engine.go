@@ -40,8 +40,14 @@ func newEngine(o Options) *engine {
 
 // frame takes one packet captured at ts on an interface; data is its captured bytes.
 func (e *engine) frame(ts int64, f *roce.Frame, data []byte, iface int) {
-	if f.Kind == roce.KindRoCE && e.dedup != nil && e.dedup.copyOf(ts, f, iface) {
-		return
+	var k dirKey
+	var hash uint64
+	if f.Kind == roce.KindRoCE {
+		k = keyOf(f)
+		hash = k.hash()
+		if e.dedup != nil && e.dedup.copyOf(ts, f, hash, iface) {
+			return
+		}
 	}
 	t := &e.totals
 	t.Packets++
@@ -93,7 +99,7 @@ func (e *engine) frame(ts int64, f *roce.Frame, data []byte, iface int) {
 	e.bins.tick(ts)
 	e.segments.tick(ts)
 
-	d := e.lookup(ts, f)
+	d := e.lookup(ts, f, &k, hash)
 	d.count(ts, f)
 	op := f.BTH.Opcode
 	switch {
@@ -110,14 +116,13 @@ func (e *engine) frame(ts int64, f *roce.Frame, data []byte, iface int) {
 func isAtomicAck(op roce.Opcode) bool { return op.IsAtomic() && op.IsResponse() }
 
 // lookup finds the current life of f's direction, or begins one.
-func (e *engine) lookup(ts int64, f *roce.Frame) *direction {
-	k := keyOf(f)
-	s := e.dirs.find(&k)
+func (e *engine) lookup(ts int64, f *roce.Frame, k *dirKey, hash uint64) *direction {
+	s := e.dirs.find(k, hash)
 	d := s.v
 	if d != nil && !d.otherLife(f) {
 		return d
 	}
-	n := &direction{key: k, life: 1, firstNS: ts, lastNS: ts, psnFirst: f.BTH.PSN, srcPort: f.SrcPort, ackedTo: math.MinInt64}
+	n := &direction{key: *k, life: 1, firstNS: ts, lastNS: ts, psnFirst: f.BTH.PSN, srcPort: f.SrcPort, ackedTo: math.MinInt64}
 	n.service = f.BTH.Opcode.Transport()
 	if d != nil {
 		n.life = d.life + 1
@@ -128,8 +133,8 @@ func (e *engine) lookup(ts int64, f *roce.Frame) *direction {
 		}
 		s.v = n
 	} else {
-		n.pair = e.pairOf(&k)
-		e.dirs.put(s, &k, n)
+		n.pair = e.pairOf(k)
+		e.dirs.put(s, k, n)
 	}
 	e.all = append(e.all, n)
 	n.pair.dirs = append(n.pair.dirs, n)

@@ -25,7 +25,7 @@ func (c *tapCounter) frame(f *roce.Frame, tap int) {
 		return
 	}
 	k := keyOf(f)
-	s := c.dirs.find(&k)
+	s := c.dirs.find(&k, k.hash())
 	n := s.v
 	if n == nil {
 		n = &tapCount{key: k}

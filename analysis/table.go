@@ -80,13 +80,13 @@ type slot[V any] struct {
 	v   *V
 }
 
-// find returns where key is or belongs. The caller stores a new value there with put before the next find.
-func (t *table[V]) find(k *dirKey) *slot[V] {
+// find returns where key, whose hash is given, is or belongs. The caller stores a new value there with put before the next find.
+func (t *table[V]) find(k *dirKey, hash uint64) *slot[V] {
 	if len(t.slots) == 0 {
 		t.slots = make([]slot[V], 64)
 	}
 	mask := uint64(len(t.slots) - 1)
-	for i := k.hash() & mask; ; i = (i + 1) & mask {
+	for i := hash & mask; ; i = (i + 1) & mask {
 		s := &t.slots[i]
 		if s.v == nil || s.key == *k {
 			return s
@@ -105,7 +105,7 @@ func (t *table[V]) put(s *slot[V], k *dirKey, v *V) {
 	t.slots = make([]slot[V], 2*len(old))
 	for i := range old {
 		if old[i].v != nil {
-			*t.find(&old[i].key) = old[i]
+			*t.find(&old[i].key, old[i].key.hash()) = old[i]
 		}
 	}
 }
