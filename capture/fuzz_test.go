@@ -82,6 +82,8 @@ func FuzzPcapng(f *testing.F) {
 		if len(b) >= 4 && binary.LittleEndian.Uint32(b) != blockSection {
 			return
 		}
+		_, _ = fuzzReader(t, b)
+		b = repair(bytes.Clone(b))
 		got, err := fuzzReader(t, b)
 		if err != nil || hasStatistics(b) {
 			return
@@ -90,17 +92,38 @@ func FuzzPcapng(f *testing.F) {
 		if terr != nil {
 			return
 		}
-		// The second implementation numbers interfaces per section, has no simple packet blocks without time, and
-		// converts times through floats for unusual resolutions: number and bytes are compared.
-		if len(got) != len(theirs) {
+		// The second implementation numbers interfaces per section, has no simple packet blocks without time, converts
+		// times through floats for unusual resolutions, and takes an option that does not fit for the end of the file:
+		// the bytes of the packets are compared, and that we read no fewer.
+		if len(got) < len(theirs) {
 			t.Fatalf("%d records, second implementation %d", len(got), len(theirs))
 		}
-		for i := range got {
+		for i := range theirs {
 			if got[i].Data != theirs[i].Data {
 				t.Fatalf("record %d: %q, second implementation %q", i, got[i].Data, theirs[i].Data)
 			}
 		}
 	})
+}
+
+// repair makes the second length of each block equal the first, so that mutations reach the blocks' bodies.
+func repair(b []byte) []byte {
+	var o order = binary.LittleEndian
+	for off := 0; len(b)-off >= 28; {
+		if o.Uint32(b[off:]) == blockSection {
+			o = binary.LittleEndian
+			if b[off+8] == 0x1a {
+				o = binary.BigEndian
+			}
+		}
+		n := int(o.Uint32(b[off+4:]))
+		if n < 12 || n > len(b)-off {
+			break
+		}
+		o.PutUint32(b[off+n-4:], uint32(n))
+		off += n
+	}
+	return b
 }
 
 // hasStatistics: the second implementation stops at some statistics blocks; files with any are left out of the comparison.
