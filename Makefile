@@ -17,7 +17,7 @@ setup: ## install what is missing (as root), or print the one line that does
 	@.ci/setup
 
 build: setup ## bin/pcmlab
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pcmlab ./cmd/pcmlab
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/pcmlab ./cmd/pcmlab
 
 demo: build ## raise the virtual lab and run the five-phase incast
 	$(BIN)/pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml

@@ -119,7 +119,8 @@ func ParsePlaybook(name string, data []byte) (*Playbook, error) {
 // inputErr marks an error as one of input without changing its text.
 type inputErr struct{ error }
 
-func (e inputErr) Unwrap() []error { return []error{ErrInput, e.error} }
+func (e inputErr) Is(target error) bool { return target == ErrInput }
+func (e inputErr) Unwrap() error        { return e.error }
 
 func inputError(err error) error {
 	if err == nil {

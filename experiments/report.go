@@ -129,7 +129,7 @@ func checksOf(checks []CheckResult) []analysis.Check {
 }
 
 func flowTable(r *Result) analysis.Table {
-	t := analysis.Table{Title: "What the traffic tool measured", Headers: []string{"flow", "from", "to", "state", "goodput Gb/s", "hw goodput Gb/s", "window s", "why"}}
+	t := analysis.Table{Title: "What the traffic tool measured", Columns: columns("flow", "from", "to", "state", "goodput Gb/s", "hw goodput Gb/s", "window s", "why")}
 	for _, f := range r.Flows {
 		why := ""
 		if f.Failure != nil {
@@ -141,12 +141,22 @@ func flowTable(r *Result) analysis.Table {
 }
 
 func timingTable(r *Result) analysis.Table {
-	t := analysis.Table{Title: "Lateness of software timers", Headers: []string{"device", "p50 us", "p99 us", "max us", "samples", "bound us"}}
+	t := analysis.Table{Title: "Lateness of software timers", Columns: columns("device", "p50 us", "p99 us", "max us", "samples", "bound us")}
 	for _, name := range sortedKeys(r.Timing) {
 		row := r.Timing[name]
 		t.Rows = append(t.Rows, []string{name, scaledInt(row.P50, 1e3), scaledInt(row.P99, 1e3), scaledInt(row.Max, 1e3), fmt.Sprint(row.Samples), fmt.Sprintf("%.0f", float64(row.Bound)/1e3)})
 	}
 	return t
+}
+
+// columns makes heads of columns; those with a unit are numbers.
+func columns(names ...string) []analysis.Column {
+	var out []analysis.Column
+	for _, n := range names {
+		numeric := strings.HasSuffix(n, " Gb/s") || strings.HasSuffix(n, " us") || strings.HasSuffix(n, " s") || n == "samples"
+		out = append(out, analysis.Column{Name: n, Numeric: numeric})
+	}
+	return out
 }
 
 func scaled(v *float64, by float64) string {

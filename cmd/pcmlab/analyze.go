@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -151,14 +150,11 @@ func (e *env) printDocument(doc *analysis.Document, output string) error {
 		}
 		return nil
 	case "csv":
-		w := csv.NewWriter(e.stdout)
-		if err := w.WriteAll(doc.CSV()); err != nil {
-			return err
-		}
-		return w.Error()
+		return doc.WriteCSV(e.stdout, "")
 	}
 	for _, table := range doc.Tables() {
-		t := e.newTable(table.Headers...)
+		t := e.newTable()
+		t.columns(table.Columns)
 		if table.Title != "" {
 			t.title(table.Title)
 		}

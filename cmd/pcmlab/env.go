@@ -31,17 +31,30 @@ func newEnv() *env {
 	}
 }
 
-func asCoded(err error, target **codedError) bool { return errors.As(err, target) }
+// detailed is an error that can show the lines of the file it complains about.
+type detailed interface{ Detail() string }
 
-// excerpter is an error that can show the lines of the file it complains about.
-type excerpter interface{ Excerpt() string }
-
-// describe is the text of an error for people: with "pcmlab:" in front where the error does not begin with a place
-// in a file, and with the offending lines where the error knows them.
+// describe is the text of an error for people: mistakes in files with the offending lines, everything else with
+// "pcmlab:" in front.
 func describe(err error) string {
-	var ex excerpter
-	if errors.As(err, &ex) {
-		return strings.TrimRight(ex.Excerpt(), "\n")
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		if _, isDetailed := err.(detailed); !isDetailed && strings.Contains(err.Error(), "\n") {
+			var parts []string
+			for _, e := range joined.Unwrap() {
+				if text := describe(e); text != "" {
+					parts = append(parts, text)
+				}
+			}
+			return strings.Join(parts, "\n")
+		}
+	}
+	var coded *codedError
+	if errors.As(err, &coded) && coded.err == nil {
+		return ""
+	}
+	var d detailed
+	if errors.As(err, &d) {
+		return strings.TrimRight(d.Detail(), "\n")
 	}
 	return "pcmlab: " + err.Error()
 }

@@ -34,9 +34,7 @@ func main() {
 }
 
 func (e *env) printError(err error) {
-	var quiet *codedError
-	if ok := asCoded(err, &quiet); ok && quiet.err == nil {
-		return
+	if text := describe(err); text != "" {
+		fmt.Fprintln(e.stderr, text)
 	}
-	fmt.Fprintln(e.stderr, describe(err))
 }

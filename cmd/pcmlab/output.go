@@ -9,6 +9,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/pcmlab/pcmlab/analysis"
 )
 
 func checkOutput(got string, allowed ...string) error {
@@ -55,6 +57,21 @@ func (e *env) newTable(headers ...string) *tableOut {
 	}
 	t.AppendHeader(row)
 	return &tableOut{e.stdout, t}
+}
+
+// columns sets heads that say which columns are numbers.
+func (t *tableOut) columns(columns []analysis.Column) {
+	row := table.Row{}
+	var configs []table.ColumnConfig
+	for i, c := range columns {
+		row = append(row, c.Name)
+		if c.Numeric {
+			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight})
+		}
+	}
+	t.t.ResetHeaders()
+	t.t.AppendHeader(row)
+	t.t.SetColumnConfigs(configs)
 }
 
 func (t *tableOut) row(cells ...string) {

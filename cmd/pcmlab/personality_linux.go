@@ -20,7 +20,7 @@ func personality(argv []string) (code int, ok bool) {
 	case perftest.WriteBW, perftest.SendBW, perftest.ReadBW:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return perftest.Tool(ctx, argv, softnic.Verbs(), os.Stdin, os.Stdout, os.Stderr), true
+		return perftest.Tool(ctx, argv, softnic.Verbs{}, os.Stdin, os.Stdout, os.Stderr), true
 	}
 	if len(argv) < 2 {
 		return 0, false
