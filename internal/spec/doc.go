@@ -45,8 +45,9 @@
 //
 // # What is refused
 //
-// Unknown keys, duplicate keys, keys without a value, anchors, aliases, merge keys, tags, directives, several
-// documents, complex keys (a lab or playbook has no need of them, and they hide what a file says from its reader), and
-// numbers that YAML readers disagree on (leading zeros, 0x, 1_000). Files are limited to [MaxBytes], [MaxDepth] and
-// [MaxNodes]. Text that is all digits or true/false must be quoted where text is wanted.
+// Unknown keys, duplicate keys and keys without a value. Anchors, aliases, merge keys, tags, directives, several
+// documents, complex keys and folded text (>): a lab or playbook has no need of them, and they hide what a file says
+// from its reader. Numbers that YAML readers disagree on (leading zeros, 0x, 1_000), and tabs in indentation. Text that
+// is all digits or true/false must be quoted where text is wanted. Files are limited to [MaxBytes], [MaxDepth] and
+// [MaxNodes].
 package spec

@@ -80,9 +80,9 @@ func subject() spectest.Subject {
 
 var seeds = []string{
 	"name: x\nleaves: {a: {text: t, int: 5, small: 255, float: 0.5}, b: plain}\nlist: [x, {bool: false}]\nsome: one\ngrid: [[1, 2], []]\n",
-	"name: \"q\\tx\"\nlist:\n  - text: >-\n      folded\n      text\n    rate: 1.5Gbit/s\n    size: 4096\n    time: 1m30s\n    ip: 2001:db8::1/64\n    any: 5\n    next: {next: {word: b}}\n",
+	"name: \"q\\tx\"\nlist:\n  - text: |-\n      two\n      lines\n    rate: 1.5Gbit/s\n    size: 4096\n    time: 1m30s\n    ip: 2001:db8::1/64\n    any: 5\n    next: {next: {word: b}}\n",
 	"# c\r\nname: 'it''s'\r\nsome: [a, b]\r\n", "name: a: b\n", "name: &x 1\nsome: *x\n", "name: {a: 1, a: 2}\n", "\tname: x\n", "name: 2026-11-29\nsome: 1_000\n", "{name: x, 'some':y}\n",
-	"name: |\n  a\n\n  b\n", "? name\n: x\n", "name: x\n---\nname: y\n", "name: \xff\n", "name: ünï\nleaves: {ü: x}\n", "- - - 1\n",
+	"name: |\n  a\n\n  b\n", "? name\n: x\n", "name: x\n---\nname: y\n", "name: \xff\n", "name: ünï\nleaves: {ü: x}\n", "- - - 1\n", "name: x\nlist:\n  - \tx\n", "0: 00A\n1:0: > \n      00\n      0", "0x0\n: 0", "name: 1e999\n", "{name:x}\n", "name: a\tb\n", "name: ,\n",
 }
 
 // FuzzDecode: no panic; every mistake inside the file; what is accepted is read as another YAML reader reads it, is

@@ -153,11 +153,14 @@ func (d *Doc) checkText(s string) bool {
 	return true
 }
 
+// indentation is what stands before the text of a line, "- " of lists included.
+var indentation = regexp.MustCompile(`^[ \t]*(-[ \t]+)*`)
+
 // checkTabs refuses tabs in indentation everywhere. YAML allows a few, on which readers disagree.
 func (d *Doc) checkTabs() bool {
 	ok := true
 	for i, l := range d.lines {
-		rest := strings.TrimLeft(l, " \t")
+		rest := indentation.ReplaceAllString(l, "")
 		if tab := strings.IndexByte(l[:len(l)-len(rest)], '\t'); tab >= 0 && rest != "" && rest[0] != '#' {
 			d.add(i+1, tab+1, 1, Syntax, "a tab in the indentation", "indent with spaces")
 			ok = false
@@ -309,8 +312,11 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		c.doc.add(n.line, n.col, 1, Dialect, "tags (!) are not read", "remove it, or quote the text")
 	case *ast.LiteralNode:
 		n.kind, n.text = text, v.Value.Value
-		if header := c.doc.rest(n); strings.Trim(strings.TrimRight(header, "+-"), "|>") != "" || len(header) > 2 {
-			c.doc.add(n.line, n.col, 1, Dialect, "something follows | or > on its line", "write | or > alone, blanks removed too")
+		switch header := c.doc.rest(n); {
+		case strings.HasPrefix(header, ">"): // the YAML library folds some texts and others not
+			c.doc.add(n.line, n.col, 1, Dialect, "folded text (>) is not read", "write it on one line, or with | in place of >")
+		case strings.Trim(header, "|+-") != "" || len(header) > 2:
+			c.doc.add(n.line, n.col, 1, Dialect, "something follows | on its line", "write | alone, blanks removed too")
 		}
 	case *ast.NullNode:
 		n.kind = null
