@@ -306,11 +306,15 @@ func (r *flowRun) restart(ctx context.Context) error {
 func (r *flowRun) waitBoth(ctx context.Context, cp, sp *proc) {
 	limit := time.NewTimer(r.limit())
 	defer limit.Stop()
+	linger := r.o.Linger
+	if sp.ended() {
+		linger = r.o.Slack // the client has yet to find out that nobody listens
+	}
 	select {
 	case <-cp.done:
 	case <-sp.done:
 		// A server ends after its client. When it ends first the client has little left to do, or hangs.
-		if !waitDone(cp, r.o.Linger, r.stopRequest) {
+		if !waitDone(cp, linger, r.stopRequest) {
 			cp.set(stopped)
 			_ = stopProc(ctx, cp, r.o.Linger)
 		}

@@ -104,29 +104,32 @@ command -v flock >/dev/null && exec 9>.lock && flock -w 10 9
 // claimScript takes ports. Arguments: run, now, expires, owner, count, ports... It prints a line for each port looked
 // at ("got", "held", "busy"), and gives back what it got when that is fewer than count.
 const claimScript = portsDir + `run=$1; now=$2; expires=$3; owner=$4; need=$5; shift 5
-listening=" $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4=="0A"{n=split($2,a,":"); printf "%s ", a[n]}')"
+listening=" $(awk '$4=="0A"{n=split($2,a,":"); v=0; for(i=1;i<=4;i++) v=v*16+index("123456789ABCDEF",substr(a[n],i,1)); printf "%d ", v}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)"
 got=
 n=0
+set -C # a file that is there is never written over
 for p in "$@"; do
 	[ "$n" -ge "$need" ] && break
 	if [ -s "$p" ]; then
 		read -r r e o < "$p"
 		if [ "$r" != "$run" ] && [ "${e:-0}" -gt "$now" ]; then echo "held $p $r $e $o"; continue; fi
 	fi
-	rm -f "$p"
-	case "$listening" in *" $(printf %04X "$p") "*) echo "busy $p"; continue;; esac
-	if (set -C; echo "$run $expires $owner" > "$p") 2>/dev/null; then
+	[ -e "$p" ] && rm -f "$p"
+	case "$listening" in *" $p "*) echo "busy $p"; continue;; esac
+	if { echo "$run $expires $owner" > "$p"; } 2>/dev/null; then
 		echo "got $p"; got="$got $p"; n=$((n+1))
 	else
 		read -r r e o < "$p"; echo "held $p $r $e $o"
 	fi
 done
-if [ "$n" -lt "$need" ]; then for p in $got; do rm -f "$p"; done; fi
+if [ "$n" -lt "$need" ]; then rm -f $got; fi
 exit 0`
 
 // releaseScript gives back the ports of a run, whichever it still holds. Arguments: run, ports...
 const releaseScript = portsDir + `run=$1; shift
-for p in "$@"; do [ -s "$p" ] && read -r r rest < "$p" && [ "$r" = "$run" ] && rm -f "$p"; done
+mine=
+for p in "$@"; do [ -s "$p" ] && read -r r rest < "$p" && [ "$r" = "$run" ] && mine="$mine $p"; done
+[ -n "$mine" ] && rm -f $mine
 exit 0`
 
 // ClaimPorts takes ports on a host for a run: all of them or none. What cannot be had is a *PortsError that names who
