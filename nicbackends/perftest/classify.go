@@ -6,7 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pcmlab/pcmlab/inventory/remote"
 )
+
+// toolFix is what to do about a tool that cannot be run.
+const toolFix = "install perftest on the host (Debian: apt install perftest), or give the path of the tool"
 
 // finding is what one side's own words say.
 type finding struct {
@@ -37,6 +42,9 @@ func classify(client, server *Side) *Failure {
 		if !failed(s) {
 			continue
 		}
+		if errors.Is(s.Transport, remote.ErrNotStarted) {
+			return fail(s, ToolMissing, s.Transport.Error(), toolFix)
+		}
 		if s.Transport != nil {
 			return fail(s, Lost, s.Transport.Error(), "see whether the host answers")
 		}
@@ -45,7 +53,7 @@ func classify(client, server *Side) *Failure {
 		} else if ok {
 			roots = append(roots, fd)
 		} else if s.Code == 127 || s.Code == 126 {
-			return fail(s, ToolMissing, fmt.Sprintf("exit status %d", s.Code), "install perftest on the host (Debian: apt install perftest), or give the path of the tool")
+			return fail(s, ToolMissing, fmt.Sprintf("exit status %d", s.Code), toolFix)
 		}
 	}
 	differ := diffFlags(client, server)

@@ -141,7 +141,7 @@ func (r *flowRun) start(ctx context.Context, e *end, hold bool) (*proc, error) {
 				s.Ended = time.Now()
 			}
 			switch {
-			case errors.Is(err, context.DeadlineExceeded):
+			case errors.Is(err, remote.ErrDeadline) || errors.Is(err, context.DeadlineExceeded):
 				s.TimedOut = true
 			case err != nil && !s.Stopped && !s.TimedOut:
 				s.Transport = err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/inventory/remote"
+	"github.com/pcmlab/pcmlab/inventory/remote/guard"
 )
 
 // localHost runs commands as processes of this machine, in place of a host reached by SSH. It keeps remote.Host's
@@ -229,6 +230,9 @@ func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case WriteBW, SendBW, ReadBW:
 		os.Exit(fakeTool())
+	}
+	if len(os.Args) > 1 && os.Args[1] == "guard" {
+		os.Exit(guard.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

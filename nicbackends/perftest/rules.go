@@ -29,7 +29,7 @@ var rules = []rule{
 	{re(`not compatible with versions older`), VersionMix, false, "install the same perftest version on both hosts"},
 	{re(`Can't produce a report`), NoReport, false, "the CPU's clock could not be calibrated (/proc/cpuinfo, r^2 < 0.9): use an idle host, or a newer perftest"},
 	{re(`below bw limit|below msg_rate limit`), LimitClass, false, "the measured rate is under the limit that was given (-w, -y)"},
-	{re(`command not found|No such file or directory|Exec format error|Permission denied|cannot execute`), ToolMissing, false, "install perftest on the host (Debian: apt install perftest), or give the path of the tool"},
+	{re(`command not found|No such file or directory|Exec format error|Permission denied|cannot execute`), ToolMissing, false, toolFix},
 	{re(`Couldn't connect to`), StartRace, true, "nothing listens there: start the server first and wait until it listens; one server process takes one client on one port"},
 	{re(`Couldn't read remote address|Couldn't read reports|Failed to exchange data|Unable to (read|write) (to|from) socket|Couldn't send|Connection reset`), PeerLost, true, "look at why the other side ended"},
 }
