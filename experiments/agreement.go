@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
@@ -219,17 +220,21 @@ func windowRate(doc *analysis.Document, id string, margin, window time.Duration)
 	return sum / float64(bins), time.Duration(int64(bins) * doc.Series.BinNS)
 }
 
-// movedByCounters is how many RoCE packets the NICs say that they sent; it tells a quiet link from a blind tap.
+// movedByCounters is how many RoCE packets must have passed the judged tap, by the NICs' counters less what the
+// switches dropped; it tells a quiet link from a blind tap.
 func (r *Runner) movedByCounters() (int64, string) {
 	total, known := int64(0), false
 	for owner, set := range r.result.growth {
-		if v, ok := set["tx_roce_packets"]; ok && len(owner) > 4 && owner[:4] == "nic." {
+		if v, ok := set["tx_roce_packets"]; ok && strings.HasPrefix(owner, "nic.") {
 			total += v
 			known = true
 		}
 	}
 	if !known {
 		return 0, ""
+	}
+	if dropped := r.counterSum("dropped_roce_packets"); dropped != nil {
+		total -= *dropped
 	}
 	return total, "tx_roce_packets of the NICs"
 }

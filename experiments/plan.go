@@ -150,8 +150,7 @@ func (b *planner) checkHosts() {
 	for _, r := range b.p.Roles {
 		for _, h := range r.Hosts {
 			if b.lab.Host(h) == nil {
-				b.doc.Errorf(spec.P("hosts", r.Name), "hosts of the lab: "+strings.Join(b.hostNames(), ", "),
-					"the lab has no host %q%s", h, spec.Suggest(h, b.hostNames()))
+				b.doc.Errorf(spec.P("hosts", r.Name), spec.Suggest(h, b.hostNames()), "the lab has no host %q", h)
 			}
 		}
 	}
@@ -236,11 +235,7 @@ func (b *planner) captures() {
 				b.Notes = append(b.Notes, fmt.Sprintf("tap %s: not in lab %s, left out", c.Tap, b.lab.Name))
 				continue
 			}
-			known := strings.Join(names, ", ")
-			if known == "" {
-				known = "none"
-			}
-			b.doc.Errorf(spec.P("captures", i, "tap"), "taps of the lab: "+known, "the lab has no tap %q%s", c.Tap, spec.Suggest(c.Tap, names))
+			b.doc.Errorf(spec.P("captures", i, "tap"), spec.Suggest(c.Tap, names), "the lab has no tap %q", c.Tap)
 			continue
 		}
 		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + ".pcapng", snaplen: c.Snaplen, tap: tap}

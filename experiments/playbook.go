@@ -165,8 +165,12 @@ func (p *Playbook) buildTraffic(f *playbookFile) {
 	if t.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, t.MTU) {
 		p.doc.Errorf(spec.P("traffic", "mtu"), "one of 256, 512, 1024, 2048, 4096", "mtu %d: no RDMA path MTU", t.MTU)
 	}
-	for i := 0; i < len(t.Args); i++ {
-		i += p.argument(t.Args, i)
+	args := make([]string, len(t.Args))
+	for i, a := range t.Args {
+		args[i] = string(a)
+	}
+	for i := 0; i < len(args); i++ {
+		i += p.argument(args, i)
 	}
 }
 
@@ -236,8 +240,7 @@ func (p *Playbook) buildFlows(f *playbookFile, hosts map[string]bool) {
 		flow := Flow{Name: e.Key, From: e.Value.From, To: e.Value.To, Start: -1, Stop: len(f.Phases)}
 		for _, end := range []struct{ key, host string }{{"from", flow.From}, {"to", flow.To}} {
 			if end.host != "" && !hosts[end.host] {
-				p.doc.Errorf(spec.P("flows", e.Key, end.key), "hosts of this playbook: "+strings.Join(known, ", "),
-					"host %q plays no role in hosts%s", end.host, spec.Suggest(end.host, known))
+				p.doc.Errorf(spec.P("flows", e.Key, end.key), spec.Suggest(end.host, known), "host %q plays no role in hosts", end.host)
 			}
 		}
 		if flow.From == flow.To && flow.From != "" {
@@ -266,7 +269,7 @@ func (p *Playbook) buildPhases(f *playbookFile) {
 				at := spec.P("phases", i, key)
 				switch {
 				case flow == nil:
-					p.doc.Errorf(at, "flows: "+strings.Join(names, ", "), "no flow %q%s", name, spec.Suggest(name, names))
+					p.doc.Errorf(at, spec.Suggest(name, names), "no flow %q", name)
 				case key == "start" && flow.Start >= 0:
 					p.doc.Errorf(at, "a flow runs once: give the second run a flow of its own", "flow %q is started by phase %q already", name, f.Phases[flow.Start].Name)
 				case key == "start":
@@ -435,10 +438,10 @@ func (p *Playbook) checkNames(at spec.Path, x *Expression) {
 	_, asked := x.queries()
 	for _, q := range asked {
 		if q.Phase != "" && q.Phase != "*" && !slices.Contains(phases, q.Phase) {
-			p.doc.Errorf(at, "phases: "+strings.Join(phases, ", "), "no phase %q%s", q.Phase, spec.Suggest(q.Phase, phases))
+			p.doc.Errorf(at, spec.Suggest(q.Phase, phases), "no phase %q", q.Phase)
 		}
 		if q.Flow != "" && !slices.Contains(flows, q.Flow) {
-			p.doc.Errorf(at, "flows: "+strings.Join(flows, ", "), "no flow %q%s", q.Flow, spec.Suggest(q.Flow, flows))
+			p.doc.Errorf(at, spec.Suggest(q.Flow, flows), "no flow %q", q.Flow)
 		}
 	}
 }

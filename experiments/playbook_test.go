@@ -10,9 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/internal/spec/spectest"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends"
-	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 const incast = "../playbooks/incast-3to1.yaml"
@@ -100,6 +101,31 @@ func TestParsePlaybook_mistakes(t *testing.T) {
 	}
 }
 
+// TestSchemaAndLoaderAgree: the schema that editors use and the loader accept and refuse the same mutated playbooks.
+func TestSchemaAndLoaderAgree(t *testing.T) {
+	example, err := os.ReadFile(incast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := spectest.Compare(t, spectest.Subject{
+		Seeds:  map[string][]byte{"incast": example, "good": []byte(goodPlaybook)},
+		Schema: SchemaPlaybook(),
+		Load:   func(file string, data []byte) error { _, err := ParsePlaybook(file, data); return err },
+		LoaderOnly: []spec.Kind{
+			spec.Syntax,    // YAML that one reader takes and the other does not
+			spec.Duplicate, // JSON readers keep one of two keys
+			spec.Dialect,   // anchors, aliases, merge keys, tags
+			spec.Spelling,  // 0x10, 010, 1_000
+			spec.Quantity,  // limits of sizes and durations, which are text to a schema
+			spec.Semantic,  // names of flows, hosts and phases, expressions, what the tool refuses
+		},
+	}, 1000, 1)
+	t.Log(r)
+	if r.Accepted == 0 || r.BothRefuse == 0 {
+		t.Errorf("the mutations reach one side only: %v", r)
+	}
+}
+
 func TestParsePlaybook_allMistakesAtOnce(t *testing.T) {
 	text := strings.NewReplacer("start: b", "start: c", "from: h1", "from: h9", "jain", "jian").Replace(goodPlaybook)
 	_, err := ParsePlaybook("x.yaml", []byte(text))
@@ -111,14 +137,15 @@ func TestParsePlaybook_allMistakesAtOnce(t *testing.T) {
 }
 
 func testBackends() nicbackends.Registry {
-	return nicbackends.NewRegistry(capsOnly{"softnic", []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC}},
-		capsOnly{"rxe", []nicbackends.Cap{nicbackends.ECN}})
+	return nicbackends.NewRegistry(capsOnly{nil, "softnic", []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC}},
+		capsOnly{nil, "rxe", []nicbackends.Cap{nicbackends.ECN}})
 }
 
 // capsOnly is a backend of which only the capabilities are asked.
 type capsOnly struct {
-	name string
-	caps []nicbackends.Cap
+	nicbackends.Backend // nil: a plan never asks a host
+	name                string
+	caps                []nicbackends.Cap
 }
 
 func (c capsOnly) Name() string            { return c.name }
@@ -238,7 +265,7 @@ func TestNewPlan_mistakesNameThePlaybooksLine(t *testing.T) {
 	}
 	lab := loadLab(t, "virtual-4.yaml")
 	_, err = NewPlan(p, lab, testBackends())
-	if err == nil || !strings.Contains(err.Error(), "x.yaml:13:10") || !strings.Contains(err.Error(), `no tap "sw-out"`) {
+	if err == nil || !strings.Contains(err.Error(), "x.yaml:13:11") || !strings.Contains(err.Error(), `no tap "sw-out"`) {
 		t.Errorf("got %v", err)
 	}
 	if !errors.Is(err, ErrInput) {
@@ -314,5 +341,3 @@ func TestBundle_roundTrip(t *testing.T) {
 		t.Errorf("touched bundle: %v, %v", diff, err)
 	}
 }
-
-var _ = perftest.WriteBW

@@ -21,17 +21,17 @@ type playbookFile struct {
 }
 
 type trafficSpec struct {
-	Tool    string     `yaml:"tool" enum:"ib_write_bw,ib_send_bw,ib_read_bw" default:"ib_write_bw" doc:"traffic tool"`
-	Size    units.Size `yaml:"size" default:"64KiB" min:"1" max:"1GiB" doc:"message size (-s)"`
-	QPs     int        `yaml:"qps" default:"1" min:"1" max:"1024" doc:"queue pairs per flow (-q)"`
-	TxDepth int        `yaml:"tx_depth" default:"128" min:"1" max:"16384" doc:"messages posted at a time (-t)"`
-	MTU     int        `yaml:"mtu" doc:"path MTU in bytes (-m); the NIC's own when absent"`
-	Timeout *int       `yaml:"timeout" min:"0" max:"31" doc:"QP timeout exponent: 4.096 us * 2^timeout (-u)"`
-	Port    int        `yaml:"port" default:"18515" min:"1024" max:"65000" doc:"first TCP port of the pool of each receiver (-p)"`
-	Ports   int        `yaml:"ports" default:"100" min:"1" max:"10000" doc:"number of ports in the pool"`
-	Margin  *int       `yaml:"margin" min:"0" max:"60" doc:"seconds at both ends that the tool itself does not measure (-f)"`
-	RDMACM  bool       `yaml:"rdma_cm" doc:"connect by RDMA-CM (-R)"`
-	Args    []string   `yaml:"args" doc:"further arguments of the tool: -b, -N, -Q N, -l N, -I N, -S N, --retry_count=N"`
+	Tool    string        `yaml:"tool" enum:"ib_write_bw,ib_send_bw,ib_read_bw" default:"ib_write_bw" doc:"traffic tool"`
+	Size    units.Size    `yaml:"size" default:"64KiB" min:"1" max:"1GiB" doc:"message size (-s)"`
+	QPs     int           `yaml:"qps" default:"1" min:"1" max:"1024" doc:"queue pairs per flow (-q)"`
+	TxDepth int           `yaml:"tx_depth" default:"128" min:"1" max:"16384" doc:"messages posted at a time (-t)"`
+	MTU     int           `yaml:"mtu" doc:"path MTU in bytes (-m); the NIC's own when absent"`
+	Timeout *int          `yaml:"timeout" min:"0" max:"31" doc:"QP timeout exponent: 4.096 us * 2^timeout (-u)"`
+	Port    int           `yaml:"port" default:"18515" min:"1024" max:"65000" doc:"first TCP port of the pool of each receiver (-p)"`
+	Ports   int           `yaml:"ports" default:"100" min:"1" max:"10000" doc:"number of ports in the pool"`
+	Margin  *int          `yaml:"margin" min:"0" max:"60" doc:"seconds at both ends that the tool itself does not measure (-f)"`
+	RDMACM  bool          `yaml:"rdma_cm" doc:"connect by RDMA-CM (-R)"`
+	Args    []spec.Scalar `yaml:"args" doc:"further arguments of the tool: -b, -N, -Q N, -l N, -I N, -S N, --retry_count=N"`
 }
 
 type flowSpec struct {

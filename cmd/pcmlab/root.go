@@ -32,6 +32,9 @@ func newRoot(e *env) *cobra.Command {
 			if err := s.apply(cmd); err != nil {
 				return err
 			}
+			if err := cmd.ValidateRequiredFlags(); err != nil {
+				return usagef("%s: %w\nusage: %s", cmd.CommandPath(), err, cmd.UseLine())
+			}
 			if noColour {
 				e.colour = false
 			}

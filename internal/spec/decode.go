@@ -212,10 +212,19 @@ func find(fields []field, name string) *field {
 func (c *context) defaults(fields []field, v reflect.Value, present func(*field) bool) {
 	for i := range fields {
 		f := &fields[i]
-		if f.def != "" && !present(f) {
+		switch {
+		case present(f):
+		case f.def != "":
 			v.FieldByIndex(f.index).Set(f.defaultValue())
+		case isMapping(f.typ): // a mapping that is left out has the defaults of an empty one
+			c.defaults(fieldsOf(f.typ), v.FieldByIndex(f.index), func(*field) bool { return false })
 		}
 	}
+}
+
+// isMapping says that values of t are read from a mapping of known keys.
+func isMapping(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != addrType && t != prefixType && quantityOf(t) == nil && !reflect.PointerTo(t).Implements(textType)
 }
 
 // defaultValue is the value of a default tag, or the zero value.
