@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -261,7 +262,8 @@ func (h *host) nic(ctx context.Context, c *nicConfig) error {
 	cmd := exec.Command(binDir+"/pcmlab", "nic", "serve", "--config", config)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, log, log
 	cmd.Env, cmd.Dir = h.env, "/"
-	if err := h.reaper.start(cmd); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := startUrgent(cmd, nicNice, h.reaper.start); err != nil {
 		return err
 	}
 	died := make(chan string, 1)

@@ -260,13 +260,13 @@ func (k *keeper) startHosts() error {
 }
 
 // launch starts a child unless the lab is being stopped.
-func (k *keeper) launch(c *child, group *[]*child, kind string) error {
+func (k *keeper) launch(c *child, group *[]*child, kind string, start func(*exec.Cmd) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopping {
 		return errors.New("the lab is being taken down")
 	}
-	if err := c.cmd.Start(); err != nil {
+	if err := start(c.cmd); err != nil {
 		return err
 	}
 	*group = append(*group, c)
@@ -309,7 +309,7 @@ func (k *keeper) startHost(i int) error {
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC,
 	}
 	c := &child{name: spec.Name, cmd: cmd, ch: ch, answers: make(chan message, 256), runDir: -1, done: make(chan struct{})}
-	if err := k.launch(c, &k.hosts, "host"); err != nil {
+	if err := k.launch(c, &k.hosts, "host", (*exec.Cmd).Start); err != nil {
 		w.Close()
 		ch.close()
 		return fail(err)
@@ -545,8 +545,14 @@ func (k *keeper) startFabric(ctx context.Context, p fabricPlan) error {
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.Dir = log, log, files, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c := &child{name: p.Switch, cmd: cmd, done: make(chan struct{})}
-	if err := k.launch(c, &k.fabrics, "fabric"); err != nil {
+	urgent, err := startUrgent(cmd, fabricNice, func(*exec.Cmd) error { return k.launch(c, &k.fabrics, "fabric", (*exec.Cmd).Start) })
+	if err != nil {
 		return err
+	}
+	if !urgent {
+		k.mu.Lock()
+		k.made.Notes = append(k.made.Notes, "fabric "+p.Switch+": ordinary priority (a lower nice value needs root)")
+		k.mu.Unlock()
 	}
 	for _, f := range files {
 		f.Close() // the pipe's end too: EOF means that the fabric is gone

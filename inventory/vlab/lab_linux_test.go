@@ -3,6 +3,7 @@ package vlab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,5 +152,26 @@ func TestFolder_ofSomeoneElseIsRefused(t *testing.T) {
 	}
 	if err := makePrivate(dir); err == nil || !strings.Contains(err.Error(), "chmod 700") {
 		t.Errorf("folder that all can write: %v", err)
+	}
+}
+
+// Wires and NICs are hardware elsewhere: a busy machine must delay the hosts' software first.
+func TestUp_wiresGoFirst(t *testing.T) {
+	inst := up(t, testLab("urgent", 2), testOptions(t))
+	if !look().admin {
+		if notes := strings.Join(inst.Provenance().Notes, "\n"); !strings.Contains(notes, "fabric sw: ordinary priority") {
+			t.Errorf("provenance does not say that the fabric has ordinary priority: %q", notes)
+		}
+		return
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", inst.state.Fabrics[0].Process.PID))
+	if err != nil {
+		t.Skipf("no autogroups in this kernel: %v", err)
+	}
+	if !strings.HasSuffix(strings.TrimSpace(string(b)), fmt.Sprintf("nice %d", fabricNice)) {
+		t.Errorf("session of the fabric: %s, want nice %d", b, fabricNice)
+	}
+	if got := run(t, inst, "h1", "cat", "/proc/self/autogroup"); !strings.HasSuffix(got, "nice 0") {
+		t.Errorf("session of a command: %s, want nice 0", got)
 	}
 }
