@@ -33,7 +33,7 @@ type Config struct {
 	HostName string       `json:"host_name,omitempty"` // for node_desc; empty: the kernel's
 
 	AckEvery       int           `json:"ack_every,omitempty"`        // packets between acknowledgement requests; 0 means 64
-	MaxOutstanding int           `json:"max_outstanding,omitempty"`  // unacknowledged packets of one QP; 0 means 1024
+	MaxOutstanding int           `json:"max_outstanding,omitempty"`  // unacknowledged packets of one QP; 0 means 512
 	MaxCatchUp     time.Duration `json:"max_catch_up_ns,omitempty"`  // packets overdue for longer lose their slot; 0 means 2ms
 	Quantum        time.Duration `json:"quantum_ns,omitempty"`       // shortest wait for the pacer; 0 means 100us
 	Receive        string        `json:"receive,omitempty"`          // "udp", "packet", "auto" (default): see Receiving in the package comment
@@ -135,7 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	orInt(&c.AckEvery, 64)
-	orInt(&c.MaxOutstanding, 1024)
+	orInt(&c.MaxOutstanding, 512)
 	orDuration(&c.MaxCatchUp, 2*time.Millisecond)
 	orDuration(&c.Quantum, 100*time.Microsecond)
 	orDuration(&c.PublishEvery, 500*time.Millisecond)
