@@ -175,8 +175,8 @@ func TestEngine_memoryIsBounded(t *testing.T) {
 		runtime.KeepAlive(data)
 		return after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
 	}
-	short, long := held(60_000), held(600_000)
-	t.Logf("held: %d KiB after 60 k packets, %d KiB after 600 k", short>>10, long>>10)
+	short, long := held(30_000), held(300_000)
+	t.Logf("held: %d KiB after 30 k packets, %d KiB after 300 k", short>>10, long>>10)
 	if long > 2*short+1<<20 {
 		t.Errorf("memory grew from %d to %d bytes with the length of the capture", short, long)
 	}

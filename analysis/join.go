@@ -14,6 +14,7 @@ import (
 const (
 	sureConfidence = 16      // from here on a misfit is a gap of the capture, not a wrong pair
 	ackWindow      = 1 << 15 // an acknowledgement is at most so many PSNs behind what was sent
+	searchAlways   = 256     // searches without a find before only every so-manieth packet searches
 	slackPSNs      = 1024    // a sure pair may be ahead of a capture that lost packets by so many
 )
 
@@ -34,6 +35,10 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		}
 		unpair(d)
 	}
+	// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
+	if d.searches++; d.searches > searchAlways && d.searches%searchAlways != 0 {
+		return nil
+	}
 	best, fit, tied := e.candidate(d, psn, op, positive)
 	if best == nil || tied {
 		return nil
@@ -45,7 +50,7 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		unpair(d)
 	}
 	d.peer, best.peer = best, d
-	d.confidence = fit
+	d.confidence, d.searches = fit, 0
 	return best
 }
 
@@ -93,6 +98,18 @@ func (e *engine) candidate(d *direction, psn uint32, op roce.Opcode, positive bo
 
 // fits says how well an answer with psn fits the requests of d: 0 not at all, 1 possible, 2 it was waited for.
 func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
+	switch { // the answer must be of the kind that was asked for
+	case op.IsReadResponse():
+		if d.requests == d.nonReadRequests {
+			return 0
+		}
+	case isAtomicAck(op):
+		if d.ops.Atomic == 0 {
+			return 0
+		}
+	case positive && d.nonReadRequests == 0:
+		return 0
+	}
 	t := &d.req
 	ext := t.unwrap(psn)
 	switch {
