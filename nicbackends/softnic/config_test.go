@@ -16,7 +16,8 @@ import (
 
 func TestLoadConfig(t *testing.T) {
 	const good = `{"device":"softnic0","netdev":"eth0","ip":"192.0.2.11/24","rate_bps":500000000,"mtu":4200,"dscp":26,"ecn":true,
-		"priority":3,"dcqcn":{"enabled":true,"params":{"alpha_timer_ns":1000}},"time_scale":50,"sysfs":"/sys/class/infiniband"}`
+		"priority":3,"dcqcn":{"enabled":true,"params":{"alpha_timer_ns":1000}},"time_scale":50,"sysfs":"/sys/class/infiniband",
+		"mac":"02:70:c0:00:02:01","socket":"/run/pcmlab/nic/softnic0.sock","host_name":"h1"}`
 	for _, tc := range []struct {
 		name, text string
 		want       []string // in the error; none: it loads

@@ -307,6 +307,9 @@ func TestControl_set(t *testing.T) {
 	if s.DCQCN || s.RateBps != rate || s.Schema != "pcmlab/nic/v1" || s.PathMTU != 4096 {
 		t.Errorf("show after set: %+v", s)
 	}
+	if err := k.Set(Settings{ResetLateness: true}); err != nil {
+		t.Error(err)
+	}
 	if l, err := k.Lateness(); err != nil || l.Samples != 0 {
 		t.Errorf("lateness of an idle NIC: %+v, %v: want no samples", l, err)
 	}

@@ -118,6 +118,8 @@ type createReply struct {
 type Settings struct {
 	DCQCN   *bool  `json:"dcqcn,omitempty"`
 	RateBps *int64 `json:"rate_bps,omitempty"` // line rate as built
+	// ResetLateness starts the lateness histogram anew, so that a run is judged by its own samples.
+	ResetLateness bool `json:"reset_lateness,omitempty"`
 }
 
 // Info describes the device.

@@ -275,5 +275,8 @@ func (s *server) set(v Settings) error {
 		if v.RateBps != nil {
 			s.nic.SetRate(now, units.Rate(*v.RateBps))
 		}
+		if v.ResetLateness {
+			s.loop.late = latenessHistogram{}
+		}
 	})
 }
