@@ -33,7 +33,8 @@ func ExampleServe() {
 		for ctx.Err() == nil {
 			d, err := softnic.Verbs{Dir: dir}.Open(device)
 			if err != nil {
-				continue // not up yet
+				<-time.After(2 * time.Millisecond) // not up yet
+				continue
 			}
 			q, err := d.CreateQP(perftest.QPOptions{BufferSize: 65536, GIDIndex: 1, Timeout: 14, RetryCount: 7})
 			if err != nil {

@@ -15,7 +15,8 @@ import (
 func startNIC(t testing.TB, dir, device, ip string, change func(*Config)) Config {
 	t.Helper()
 	c := Config{Device: device, Netdev: "lo", IP: netip.MustParsePrefix(ip + "/8"), MAC: "02:00:00:00:00:01", MTU: 4200,
-		RateBps: 2_000_000_000, ECN: true, DSCP: 26, DCQCN: DCQCNConfig{Enabled: true},
+		// So little is in flight that even the smallest receive buffer holds it while the machine is busy elsewhere.
+		MaxOutstanding: 32, RateBps: 2_000_000_000, ECN: true, DSCP: 26, DCQCN: DCQCNConfig{Enabled: true},
 		Socket: filepath.Join(dir, device+".sock"), Sysfs: filepath.Join(dir, "sys", device)}
 	if change != nil {
 		change(&c)
