@@ -154,7 +154,7 @@ func newNICSet(e *env) *cobra.Command {
 	var device string
 	cmd := &cobra.Command{
 		Use:     "set KEY=VALUE...",
-		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE",
+		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE, lateness=reset",
 		Example: "  pcmlab nic set dcqcn=off",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -175,8 +175,13 @@ func newNICSet(e *env) *cobra.Command {
 					}
 					bps := int64(r)
 					s.RateBps = &bps
+				case "lateness":
+					if value != "reset" {
+						return usagef("nic set %s: need lateness=reset", a)
+					}
+					s.ResetLateness = true
 				default:
-					return usagef("nic set %s: known keys are dcqcn and rate", a)
+					return usagef("nic set %s: known keys are dcqcn, rate and lateness", a)
 				}
 			}
 			return withNIC(device, func(c *softnic.Control) error { return c.Set(s) })

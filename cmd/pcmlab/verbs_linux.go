@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -10,10 +9,9 @@ import (
 	"github.com/pcmlab/pcmlab/capture"
 )
 
-// linuxVerbs are the verbs that need Linux: those that touch hosts, namespaces and packets.
+// linuxVerbs are the verbs that need Linux on this very machine: packets, the software NIC and switch, the guard.
 func linuxVerbs(e *env) []*cobra.Command {
-	return []*cobra.Command{newRunCommand(e), newLabCommand(e), newCaptureCommand(e), newNICCommand(e), newFabricCommand(), newFabricCounters(e),
-		newCleanupCommand(e), newGuardCommand()}
+	return []*cobra.Command{newCaptureCommand(e), newNICCommand(e), newFabricCommand(), newFabricCounters(e), newGuardCommand()}
 }
 
 func newCaptureCommand(e *env) *cobra.Command {
@@ -66,9 +64,4 @@ func newGuardCommand() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE:               func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-}
-
-// timeLeft bounds a clean-up after an interrupt.
-func timeLeft(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
