@@ -112,7 +112,7 @@ func tail(s *Side) []string {
 	}
 	var lines []string
 	for _, l := range strings.Split(string(text), "\n") {
-		if l = strings.TrimSpace(l); l != "" && !ruleLine.MatchString(l) && strings.Trim(l, "*") != "" {
+		if l = strings.TrimSpace(l); l != "" && !isRule(l) && strings.Trim(l, "*") != "" {
 			lines = append(lines, l)
 		}
 	}

@@ -66,15 +66,10 @@ const (
 )
 
 var (
-	ruleLine    = regexp.MustCompile(`^-{10,}$`)
 	titleLine   = regexp.MustCompile(`^ {10,}(\S.*(?:BW|Latency).*Test)\s*$`)
 	addressLine = regexp.MustCompile(`^ (local|remote) address: LID (\S+) QPN (\S+) PSN (\S+)(?: OUT \S+)?(?: RKey (\S+) VAddr (\S+))?`)
 	gidLine     = regexp.MustCompile(`^ M?GID: ((?:\d+:){15}\d+)\s*$`)
 	headerCell  = regexp.MustCompile(`#[a-z]+|BW peak\[[^\]]+\]|BW average\[[^\]]+\]|BW Port\d\[[^\]]+\]|MsgRate(?: Port\d)?\[[^\]]+\]|CPU_Util\[%\]|t_[a-z]+\[usec\]|[\d.]+% percentile\[usec\]|tps average`)
-	bannerPair  = regexp.MustCompile(`^ ([A-Za-z_.*][A-Za-z0-9_.* -]*?)\s*: ?([^\t]*?)\s*(?:\t\t?([A-Za-z][A-Za-z ]*?)\s*: (.*))?$`)
-	cellNumber  = regexp.MustCompile(`^[ \t]*([-+]?(?:\d+(?:\.\d+)?|nan|inf))`)
-	bareNumber  = regexp.MustCompile(`^-?(?:\d+\.\d+|nan|inf)$`)
-	versionLine = regexp.MustCompile(`^Version: (\S+)`)
 	unitLabel   = regexp.MustCompile(`\[([A-Za-z]+/sec)\]`)
 )
 
@@ -83,7 +78,7 @@ func (p *textParser) note(s string) { p.out.Notes = append(p.out.Notes, s) }
 func (p *textParser) line(s string) {
 	trimmed := strings.TrimSpace(s)
 	switch {
-	case trimmed == "" || ruleLine.MatchString(trimmed) || strings.Trim(trimmed, "*") == "":
+	case trimmed == "" || isRule(trimmed) || strings.Trim(trimmed, "*") == "":
 		return
 	case strings.HasPrefix(trimmed, "* Waiting for client to connect"):
 		p.out.Server = true
@@ -107,35 +102,107 @@ func (p *textParser) line(s string) {
 	if p.columns != nil && p.row(s) {
 		return
 	}
-	if m := titleLine.FindStringSubmatch(s); m != nil {
-		p.out.Test = m[1]
-		p.out.Bidirectional = strings.Contains(m[1], "Bidirectional")
-		return
-	}
-	if m := versionLine.FindStringSubmatch(trimmed); m != nil {
-		p.out.Version = m[1]
-		return
-	}
-	if m := addressLine.FindStringSubmatch(s); m != nil {
-		p.addressLine(m)
-		return
-	}
-	if m := gidLine.FindStringSubmatch(s); m != nil {
-		p.gid(m[1])
-		return
-	}
-	if bareNumber.MatchString(trimmed) && p.columns == nil {
-		p.bare = append(p.bare, trimmed)
-		return
-	}
-	if m := bannerPair.FindStringSubmatch(s); m != nil && p.columns == nil && !strings.Contains(m[1], "WARNING") {
-		p.banner(m[1], m[2])
-		if m[3] != "" {
-			p.banner(m[3], m[4])
-		}
+	if p.known(s, trimmed) {
 		return
 	}
 	p.note(trimmed)
+}
+
+// known reads a line outside tables. The cheap tests come before the expressions: most lines of most texts are banner.
+func (p *textParser) known(s, trimmed string) bool {
+	switch {
+	case strings.HasPrefix(s, "          ") && strings.Contains(s, "Test"):
+		if m := titleLine.FindStringSubmatch(s); m != nil {
+			p.out.Test = m[1]
+			p.out.Bidirectional = strings.Contains(m[1], "Bidirectional")
+			return true
+		}
+	case strings.HasPrefix(trimmed, "Version: "):
+		p.out.Version, _, _ = strings.Cut(strings.TrimPrefix(trimmed, "Version: "), " ")
+		return true
+	case strings.Contains(s, " address: LID "):
+		if m := addressLine.FindStringSubmatch(s); m != nil {
+			p.addressLine(m)
+			return true
+		}
+	case strings.Contains(s, "GID: "):
+		if m := gidLine.FindStringSubmatch(s); m != nil {
+			p.gid(m[1])
+			return true
+		}
+	case p.columns != nil:
+		return false
+	}
+	if number, rest := cutNumber(trimmed); number != "" && rest == "" && strings.ContainsAny(number, ".n") && p.columns == nil {
+		p.bare = append(p.bare, number)
+		return true
+	}
+	return p.columns == nil && p.bannerLine(s)
+}
+
+func isRule(s string) bool { return len(s) >= 10 && strings.Trim(s, "-") == "" }
+
+// cutNumber takes a number as printf writes it (12, -0.5, nan, inf) off the front of s, blanks before it too. Without
+// one it gives "" and s.
+func cutNumber(s string) (number, rest string) {
+	t := strings.TrimLeft(s, " \t")
+	i := 0
+	if i < len(t) && (t[i] == '-' || t[i] == '+') {
+		i++
+	}
+	for _, word := range []string{"nan", "inf"} {
+		if strings.HasPrefix(t[i:], word) {
+			return t[:i+3], t[i+3:]
+		}
+	}
+	digits := func() bool {
+		from := i
+		for i < len(t) && t[i] >= '0' && t[i] <= '9' {
+			i++
+		}
+		return i > from
+	}
+	if !digits() {
+		return "", s
+	}
+	if whole := i; i < len(t) && t[i] == '.' {
+		if i++; !digits() {
+			i = whole
+		}
+	}
+	return t[:i], t[i:]
+}
+
+// bannerLine reads " KEY : VALUE", or two of them with tabs between.
+func (p *textParser) bannerLine(s string) bool {
+	if len(s) < 2 || s[0] != ' ' || s[1] == ' ' {
+		return false
+	}
+	key, value, ok := strings.Cut(s[1:], ":")
+	if !ok || !isBannerKey(key) {
+		return false
+	}
+	if first, second, two := strings.Cut(value, "\t"); two {
+		if k, v, ok := strings.Cut(strings.TrimLeft(second, "\t"), ":"); ok && isBannerKey(k) {
+			p.banner(k, v)
+			value = first
+		}
+	}
+	p.banner(key, value)
+	return true
+}
+
+func isBannerKey(k string) bool {
+	k = strings.TrimSpace(k)
+	if k == "" || len(k) > 24 || k == "WARNING" {
+		return false
+	}
+	for _, c := range k {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("_.* -", c) {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *textParser) banner(k, v string) {
@@ -205,12 +272,11 @@ func columnOf(cell string) column {
 func (p *textParser) row(s string) bool {
 	cells, rest := make([]string, 0, len(p.columns)), s
 	for len(cells) < len(p.columns) {
-		m := cellNumber.FindStringSubmatchIndex(rest)
-		if m == nil {
+		number, after := cutNumber(rest)
+		if number == "" {
 			break
 		}
-		cells = append(cells, rest[m[2]:m[3]])
-		rest = rest[m[1]:]
+		cells, rest = append(cells, number), after
 	}
 	required := len(p.columns)
 	if p.columns[required-1] == colCPU {
