@@ -1,6 +1,7 @@
 package vlab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -20,9 +21,10 @@ var offloads = []struct {
 	{"tx-checksum", unix.ETHTOOL_GTXCSUM, unix.ETHTOOL_STXCSUM},
 }
 
-// offloadsOff switches them off on an interface of this network namespace and reads them back. One that is still on
-// afterwards is an error: packets between namespaces would carry checksums that nobody computed.
-func offloadsOff(host, netdev, end string) ([]Offload, error) {
+// offloadsOff switches them off on an interface of this network namespace and reads them back; of says whose interface
+// it is. One that is still on afterwards is an error: packets between namespaces would carry checksums that nobody
+// computed.
+func offloadsOff(netdev string, of Offload) ([]Offload, error) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
@@ -30,16 +32,21 @@ func offloadsOff(host, netdev, end string) ([]Offload, error) {
 	defer unix.Close(s)
 	var out []Offload
 	for _, o := range offloads {
-		r := Offload{Host: host, Netdev: netdev, End: end, Name: o.name}
-		r.Was = ethtoolGet(s, netdev, o.get)
+		r := of
+		r.Name = o.name
+		if r.Was, err = ethtoolGet(s, netdev, o.get); err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", o.name, netdev, err)
+		}
 		if r.Was != nil && *r.Was {
-			if err := ethtoolSet(s, netdev, o.set, 0); err != nil {
-				return nil, fmt.Errorf("switch %s off: %w", o.name, err)
+			if err := ethtool(s, netdev, &ethtoolValue{cmd: o.set}); err != nil {
+				return nil, fmt.Errorf("switch %s of %s off: %w", o.name, netdev, err)
 			}
 		}
-		r.On = ethtoolGet(s, netdev, o.get)
+		if r.On, err = ethtoolGet(s, netdev, o.get); err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", o.name, netdev, err)
+		}
 		if r.On != nil && *r.On {
-			return nil, fmt.Errorf("switch %s off: still on (the driver fixes it)", o.name)
+			return nil, fmt.Errorf("switch %s of %s off: still on (the driver fixes it)", o.name, netdev)
 		}
 		out = append(out, r)
 	}
@@ -64,15 +71,16 @@ func ethtool(s int, netdev string, v *ethtoolValue) error {
 	return nil
 }
 
-func ethtoolGet(s int, netdev string, cmd uint32) *bool {
+// ethtoolGet is nil for an offload that the driver does not know.
+func ethtoolGet(s int, netdev string, cmd uint32) (*bool, error) {
 	v := ethtoolValue{cmd: cmd}
-	if ethtool(s, netdev, &v) != nil {
-		return nil
+	err := ethtool(s, netdev, &v)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	on := v.data != 0
-	return &on
-}
-
-func ethtoolSet(s int, netdev string, cmd, value uint32) error {
-	return ethtool(s, netdev, &ethtoolValue{cmd: cmd, data: value})
+	return &on, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pcmlab/pcmlab/inventory"
 )
@@ -143,5 +144,35 @@ func TestUp_twoSubnetsAndIPv6(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(inst.Dir, fabricSocket)); err != nil {
 		t.Errorf("control socket of a switch without a host: %v", err)
+	}
+}
+
+// Three switches in a row, the outer ones with hosts: packets cross two trunks, whose delay counts once.
+func TestUp_switchesInARow(t *testing.T) {
+	for _, io := range []IO{IOAuto, IOPacket} {
+		lab := testLab("row", 4)
+		lab.Switches = append(lab.Switches, &inventory.Switch{Name: "middle", Host: "sw"}, &inventory.Switch{Name: "far"})
+		for i := 2; i < 4; i++ {
+			lab.Links[i].B.Switch = "far"
+		}
+		for _, pair := range [][2]string{{"sw", "middle"}, {"middle", "far"}} {
+			lab.Links = append(lab.Links, &inventory.Link{A: inventory.End{Switch: pair[0]}, B: inventory.End{Switch: pair[1]}, Rate: lab.Links[0].Rate, Delay: 100 * time.Microsecond})
+		}
+		o := testOptions(t)
+		o.IO = io
+		inst := up(t, lab, o)
+		if got := inst.Provenance(); !strings.HasPrefix(got.SelfTest, "4 pairs") || len(got.FabricIO) != 3 {
+			t.Errorf("self-test %q over fabrics %v", got.SelfTest, got.FabricIO)
+		}
+		run(t, inst, "sw", "test", "-S", "/run/pcmlab/fabric.sock")
+		run(t, inst, "sw", "test", "-S", "/run/pcmlab/fabric-middle.sock")
+		// Two trunks of 100 us at scale 50, there and back: 20 ms and a little, not 40.
+		out := run(t, inst, "h1", "pcmlab", "rtt", "192.0.2.4:22")
+		if rtt, err := time.ParseDuration(out); err != nil || rtt < 20*time.Millisecond || rtt > 38*time.Millisecond {
+			t.Errorf("least round-trip time over two trunks: %s, %v, want 20ms to 38ms", out, err)
+		}
+		if _, err := inst.Down(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

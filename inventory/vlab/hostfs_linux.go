@@ -34,11 +34,6 @@ func view(spec *hostSpec) (notes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bootID, err := openTree(filepath.Join(spec.Data, "boot_id"))
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(bootID)
 	ro := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, ro); err != nil {
 		return nil, fmt.Errorf("make the machine's files read-only: mount_setattr: %w (needs Linux 5.12)", err)
@@ -74,6 +69,9 @@ func view(spec *hostSpec) (notes []string, err error) {
 		}
 		unix.Close(c.fd)
 	}
+	if err := identity(spec); err != nil {
+		return nil, err
+	}
 	for _, dir := range spec.Hide {
 		if _, err := os.Stat(dir); err == nil {
 			if err := mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=4k"); err != nil {
@@ -81,7 +79,7 @@ func view(spec *hostSpec) (notes []string, err error) {
 			}
 		}
 	}
-	if err := proc(bootID); err != nil {
+	if err := proc(); err != nil {
 		return nil, err
 	}
 	if err := terminals(); err != nil {
@@ -107,8 +105,8 @@ func cloneSources(spec *hostSpec) ([]clone, error) {
 		{filepath.Join(spec.Data, "var-tmp"), "/var/tmp", true},
 		{filepath.Join(spec.Data, "log"), "/var/log", true},
 		{filepath.Join(spec.Data, "home"), hostHome, false},
+		{spec.SSH, hostHome + "/.ssh", false},
 		{spec.EtcHost, "/etc/hosts", true},
-		{filepath.Join(spec.Data, "hostname"), "/etc/hostname", true},
 	}
 	var out []clone
 	for _, w := range wanted {
@@ -121,7 +119,7 @@ func cloneSources(spec *hostSpec) ([]clone, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.source == spec.Binary {
+		if w.source == spec.Binary || w.source == spec.SSH || w.source == spec.EtcHost { // shared by all hosts
 			ro := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, ro); err != nil {
 				return nil, fmt.Errorf("make %s read-only: %w", w.source, err)
@@ -143,16 +141,35 @@ func openTree(path string) (int, error) {
 // hostHome is HOME in every host: that of root in the machine's passwd file.
 const hostHome = "/root"
 
+const bootIDFile = "/run/pcmlab/boot_id"
+
+// identity says who this host is where programs look for it. The kernel's own hostname is set already.
+func identity(spec *hostSpec) error {
+	const name = "/run/pcmlab/hostname"
+	for path, text := range map[string]string{name: spec.Name, bootIDFile: spec.BootID} {
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o444); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat("/etc/hostname"); err != nil {
+		return nil // not every system has one
+	}
+	return bind(name, "/etc/hostname")
+}
+
+func bind(source, target string) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", source, target, err)
+	}
+	return nil
+}
+
 // proc shows the host's own processes, and its boot id in place of the machine's.
-func proc(bootID int) error {
+func proc() error {
 	if err := mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	const target = "/proc/sys/kernel/random/boot_id"
-	if err := unix.MoveMount(bootID, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", target, err)
-	}
-	return nil
+	return bind(bootIDFile, "/proc/sys/kernel/random/boot_id")
 }
 
 // terminals gives the host its own pseudo-terminals.
@@ -160,7 +177,7 @@ func terminals() error {
 	if err := mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"); err != nil {
 		return err
 	}
-	return unix.Mount("/dev/pts/ptmx", "/dev/ptmx", "", unix.MS_BIND, "")
+	return bind("/dev/pts/ptmx", "/dev/ptmx")
 }
 
 // sysfs shows this network namespace's interfaces, and under /sys/class/infiniband plain folders that the NIC daemon

@@ -111,7 +111,7 @@ func (n *network) attach(name string) (netlink.Link, error) {
 		return nil, err
 	}
 	if !n.spec.KeepOffloads {
-		off, err := offloadsOff(n.spec.Name, name, "host")
+		off, err := offloadsOff(name, Offload{Host: n.spec.Name, Netdev: name, End: "host"})
 		if err != nil {
 			return nil, err
 		}
@@ -204,12 +204,17 @@ func makeVeth(nl *netlink.Handle, w wire, index, mtu, pid int, keepOffloads bool
 	if err := nl.LinkSetNsPid(peer, pid); err != nil {
 		return -1, nil, fmt.Errorf("hand over: %w", err)
 	}
-	link, err := nl.LinkByName(near)
+	return wireEnd(nl, w, near, keepOffloads)
+}
+
+// wireEnd prepares the end of a veth pair that a fabric holds.
+func wireEnd(nl *netlink.Handle, w wire, name string, keepOffloads bool) (fd int, offs []Offload, err error) {
+	link, err := nl.LinkByName(name)
 	if err != nil {
 		return -1, nil, err
 	}
 	if !keepOffloads {
-		if offs, err = offloadsOff(w.Host, w.Netdev, "fabric"); err != nil {
+		if offs, err = offloadsOff(name, Offload{Host: w.Host, Netdev: w.Netdev, End: "fabric"}); err != nil {
 			return -1, nil, err
 		}
 	}

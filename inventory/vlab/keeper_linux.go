@@ -452,8 +452,31 @@ func (k *keeper) wire(w wire, index, mtu, pid int, keep bool) error {
 	return nil
 }
 
+// trunk makes a veth pair of which both ends stay here.
+func (k *keeper) trunk(t trunkPlan) error {
+	if err := k.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: t.A.Netdev, MTU: t.MTU, TxQLen: queueLen}, PeerName: t.B.Netdev, PeerMTU: uint32(t.MTU)}); err != nil {
+		return fmt.Errorf("veth pair: %w", err)
+	}
+	for _, w := range []wire{t.A, t.B} {
+		fd, offs, err := wireEnd(k.nl, w, w.Netdev, false)
+		if err != nil {
+			return err
+		}
+		k.mu.Lock()
+		k.fds[w] = fd
+		k.made.Offloads = append(k.made.Offloads, offs...)
+		k.mu.Unlock()
+	}
+	return nil
+}
+
 // startFabrics starts one process per switch and waits until packets flow.
 func (k *keeper) startFabrics(ctx context.Context) error {
+	for _, t := range k.spec.Trunks {
+		if err := k.trunk(t); err != nil {
+			return fmt.Errorf("trunk %s: %w", t.A.Netdev, err)
+		}
+	}
 	for _, p := range k.spec.Fabrics {
 		if err := k.startFabric(ctx, p); err != nil {
 			return fmt.Errorf("fabric %q: %w", p.Switch, err)
@@ -482,20 +505,22 @@ func (k *keeper) startFabric(ctx context.Context, p fabricPlan) error {
 			f.Close()
 		}
 	}()
-	kind := fabric.KindTAP
-	if k.spec.IO == IOPacket {
-		kind = fabric.KindPacket
+	kind := func(w wire) fabric.Kind {
+		if k.spec.IO == IOPacket || w.Host == "" {
+			return fabric.KindPacket
+		}
+		return fabric.KindTAP
 	}
 	cfg := p.Config
 	var err error
 	for i, w := range p.Ports {
-		cfg.Ports[i].Kind = kind
+		cfg.Ports[i].Kind = kind(w)
 		if cfg.Ports[i].FD, err = inherit(k.fds[w]); err != nil {
 			return err
 		}
 	}
 	for i, w := range p.Mirrors {
-		cfg.Mirrors[i].Kind = kind
+		cfg.Mirrors[i].Kind = kind(w)
 		if cfg.Mirrors[i].FD, err = inherit(k.fds[w]); err != nil {
 			return err
 		}
@@ -632,7 +657,7 @@ func (k *keeper) stop() {
 }
 
 func (k *keeper) removeFolders() {
-	os.RemoveAll(k.spec.DataDir)
+	removeAll(k.spec.DataDir)
 	os.RemoveAll(k.spec.Dir)
 }
 

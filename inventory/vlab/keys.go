@@ -80,8 +80,8 @@ func writeSSHFiles(dir string, user keyPair, hosts []hostState) error {
 	return nil
 }
 
-// insideSSH is what a host needs to reach the others over the data network, port 22.
-func insideSSH(home string, user keyPair, l *layout, hosts []hostState) error {
+// writeInsideSSH writes what a host needs to reach the others over the data network, port 22.
+func writeInsideSSH(dir string, user keyPair, l *layout, hosts []hostState) error {
 	var known, config bytes.Buffer
 	for i, h := range l.Hosts {
 		for j, n := range h.NICs {
@@ -93,8 +93,7 @@ func insideSSH(home string, user keyPair, l *layout, hosts []hostState) error {
 		}
 	}
 	config.WriteString("Host *\n  User root\n  StrictHostKeyChecking yes\n  HostKeyAlgorithms ssh-ed25519\n")
-	dir := filepath.Join(home, ".ssh")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	for _, f := range []struct{ name, text string }{

@@ -31,12 +31,16 @@ func TestUp_hostsAreHosts(t *testing.T) {
 		}
 		seen[boot] = h.Name
 	}
-	for _, dir := range []string{"~", "/run", "/tmp", "/var/tmp", "/dev/shm", "/var/log"} {
-		run(t, inst, "h1", "sh", "-c", "echo mine > "+dir+"/file-of-h1")
-		if out := run(t, inst, "h2", "sh", "-c", "ls "+dir+"/file-of-h1 2>&1 || true"); !strings.Contains(out, "No such file") {
-			t.Errorf("h2 sees h1's file in %s: %s", dir, out)
-		}
-		run(t, inst, "h1", "sh", "-c", "rm "+dir+"/file-of-h1")
+	dirs := "~ /run /tmp /var/tmp /dev/shm /var/log"
+	run(t, inst, "h1", "sh", "-c", "for d in "+dirs+"; do echo mine > $d/file-of-h1 || exit 1; done")
+	if out := run(t, inst, "h2", "sh", "-c", "for d in "+dirs+"; do ls -d $d/file-of-h1 2>/dev/null; done; true"); out != "" {
+		t.Errorf("h2 sees files of h1: %s", out)
+	}
+	if out := run(t, inst, "h1", "sh", "-c", "for d in "+dirs+"; do cat $d/file-of-h1; done"); strings.Count(out, "mine") != 6 {
+		t.Errorf("h1 sees of its 6 files: %s", out)
+	}
+	if _, err := os.Stat("/tmp/file-of-h1"); err == nil {
+		t.Error("a file that h1 wrote in /tmp is in the machine's /tmp")
 	}
 	// The folder of this test is the caller's own, so only the view of the host can keep a host from writing there.
 	own, err := os.Getwd()
@@ -63,10 +67,10 @@ func TestUp_hostsAreHosts(t *testing.T) {
 		t.Errorf("sw: /sys/class/net: %q", got)
 	}
 	run(t, inst, "sw", "test", "-S", "/run/pcmlab/fabric.sock")
-	for _, tool := range append([]string{"pcmlab"}, toolNames...) {
-		if got := run(t, inst, "h1", "sh", "-c", "command -v "+tool); got != binDir+"/"+tool {
-			t.Errorf("%s: found at %q", tool, got)
-		}
+	names := append([]string{"pcmlab"}, toolNames...)
+	want := binDir + "/" + strings.Join(names, "\n"+binDir+"/")
+	if got := run(t, inst, "h1", "sh", "-c", "for n in "+strings.Join(names, " ")+"; do command -v $n; done"); got != want {
+		t.Errorf("tools are found at %q, want %q", got, want)
 	}
 	if p := inst.Provenance(); p.Kernel == "" || p.IO == "" || p.FabricIO["sw"] == "" || len(p.Offloads) == 0 || p.SelfTest == "" || p.TimeScale != 50 {
 		t.Errorf("provenance: %+v", p)

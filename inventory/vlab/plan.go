@@ -17,6 +17,13 @@ import (
 type layout struct {
 	Hosts   []hostPlan
 	Fabrics []fabricPlan
+	Trunks  []trunkPlan
+}
+
+// trunkPlan is the wire between two switches: a veth pair, each end with the packet socket of one fabric.
+type trunkPlan struct {
+	A, B wire
+	MTU  int
 }
 
 // hostPlan is the network of one host.
@@ -82,7 +89,7 @@ type fabricPlan struct {
 	Mirrors []wire        `json:"mirrors"` // and each mirror
 }
 
-// wire names an interface of a host.
+// wire names an interface of a host, or, without a host, one of the keeper's own namespace.
 type wire struct {
 	Host   string `json:"host"`
 	Netdev string `json:"netdev"`
@@ -260,13 +267,18 @@ func (p *planner) switches() {
 	for i, s := range p.lab.Switches {
 		fabrics[s.Name] = &p.out.Fabrics[i]
 	}
+	trees := map[string]string{} // the parent of each switch among those that trunks join
 	for _, l := range p.lab.Links {
+		if l.A.Switch != "" && l.B.Switch != "" {
+			p.trunk(l, fabrics, trees)
+			continue
+		}
 		host, sw := l.A, l.B
 		if host.Switch != "" {
 			host, sw = sw, host
 		}
-		if host.Switch != "" || sw.Switch == "" {
-			p.bad("link %s to %s: the virtual lab joins hosts to a switch, nothing else yet", endName(l.A), endName(l.B))
+		if sw.Switch == "" {
+			p.bad("link %s to %s: the virtual lab has no cables from host to host, put a switch between them", endName(l.A), endName(l.B))
 			continue
 		}
 		f := fabrics[sw.Switch]
@@ -318,6 +330,46 @@ func (p *planner) switches() {
 		}
 		f.Mirrors = append(f.Mirrors, wire{t.Host, t.Iface})
 		f.Config.Mirrors = append(f.Config.Mirrors, m)
+	}
+}
+
+// trunk joins two switches. Both ends of a fabric's link have its delay, so each takes half of it.
+func (p *planner) trunk(l *inventory.Link, fabrics map[string]*fabricPlan, trees map[string]string) {
+	root := func(s string) string {
+		for trees[s] != "" {
+			s = trees[s]
+		}
+		return s
+	}
+	a, b := fabrics[l.A.Switch], fabrics[l.B.Switch]
+	name := fmt.Sprintf("link of switch %q to switch %q", l.A.Switch, l.B.Switch)
+	switch {
+	case a == nil || b == nil:
+		p.bad("%s: not both in this lab", name)
+		return
+	case root(a.Switch) == root(b.Switch):
+		p.bad("%s: closes a loop, in which flooded packets would run for ever", name)
+		return
+	case l.Rate == 0:
+		p.bad("%s: no rate", name)
+		return
+	}
+	trees[root(a.Switch)] = root(b.Switch)
+	n := len(p.out.Trunks)
+	t := trunkPlan{A: wire{Netdev: fmt.Sprintf("trunk%da", n)}, B: wire{Netdev: fmt.Sprintf("trunk%db", n)}, MTU: p.maxMTU()}
+	p.out.Trunks = append(p.out.Trunks, t)
+	delay := p.scale.Time(l.Delay)
+	for _, e := range []struct {
+		f, other *fabricPlan
+		w        wire
+		delay    time.Duration
+	}{{a, b, t.A, delay / 2}, {b, a, t.B, delay - delay/2}} {
+		port := fabric.PortConfig{Name: e.other.Switch, Rate: p.scale.Rate(l.Rate), Delay: e.delay, Buffer: l.Buffer, ECN: ecnOf(p.lab.Switch(e.f.Switch))}
+		if dup(e.f.Config, port.Name) {
+			port.Name = "switch " + port.Name // a host may be called like a switch
+		}
+		e.f.Ports = append(e.f.Ports, e.w)
+		e.f.Config.Ports = append(e.f.Config.Ports, port)
 	}
 }
 

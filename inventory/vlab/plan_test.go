@@ -60,7 +60,12 @@ func TestPlan_refuses(t *testing.T) {
 		{"hardware_nic", "there is no such device in a namespace", `backend "mlx5" needs real hardware`, func(l *inventory.Lab) { l.Hosts[0].NICs[0].Backend = "mlx5" }},
 		{"long_name", "the kernel takes 15 characters", "1 to 15 characters", func(l *inventory.Lab) { l.Hosts[0].NICs[0].Netdev = "enp3s0f0np0-port" }},
 		{"tap_of_nobody", "the mirror would be empty", `port "h7"`, func(l *inventory.Lab) { l.Taps[0].Ports = []string{"h7"} }},
-		{"host_to_host", "there is no such wire yet", "joins hosts to a switch", func(l *inventory.Lab) { l.Links[0].B = inventory.End{Host: "h2", Netdev: "eth0"} }},
+		{"host_to_host", "there is no such wire yet", "put a switch between them", func(l *inventory.Lab) { l.Links[0].B = inventory.End{Host: "h2", Netdev: "eth0"} }},
+		{"switch_loop", "flooded packets would run for ever", "closes a loop", func(l *inventory.Lab) {
+			l.Switches = append(l.Switches, &inventory.Switch{Name: "s2"})
+			trunk := &inventory.Link{A: inventory.End{Switch: "sw"}, B: inventory.End{Switch: "s2"}, Rate: units.GbitPerSec}
+			l.Links = append(l.Links, trunk, trunk)
+		}},
 		{"pfc", "a lab that ignores it would pass for lossless", "pfc", func(l *inventory.Lab) { l.Switches[0].PFC = &inventory.PFC{Priorities: []int{3}} }},
 	}
 	for _, tc := range tests {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -49,7 +51,19 @@ func (r *Report) remove(what, dir string) {
 		r.add(what+" "+dir, false, nil)
 		return
 	}
-	r.add(what+" "+dir, true, os.RemoveAll(dir))
+	r.add(what+" "+dir, true, removeAll(dir))
+}
+
+// removeAll is os.RemoveAll with the hosts' folders side by side: on a busy machine each of the hundreds of removals
+// waits for its turn.
+func removeAll(dir string) error {
+	var wg sync.WaitGroup
+	hosts, _ := filepath.Glob(filepath.Join(dir, "hosts", "*"))
+	for _, h := range hosts {
+		wg.Go(func() { os.RemoveAll(h) }) // what is left is found again below
+	}
+	wg.Wait()
+	return os.RemoveAll(dir)
 }
 
 func (r *Report) err() error {

@@ -37,6 +37,9 @@ func TestUp_withPacketSockets(t *testing.T) {
 	ends := map[string]int{}
 	for _, off := range p.Offloads {
 		ends[off.End]++
+		if off.Name == "tx-checksum" && (off.Was == nil || !*off.Was || off.On == nil) {
+			t.Errorf("%s %s (%s): was not on before or cannot be read: not switched off", off.Host, off.Netdev, off.End)
+		}
 		if off.On != nil && *off.On {
 			t.Errorf("%s %s (%s): %s is on", off.Host, off.Netdev, off.End, off.Name)
 		}

@@ -20,6 +20,7 @@ type keeperSpec struct {
 	ProbeTimeout time.Duration `json:"probe_timeout_ns"`
 	Specs        string        `json:"specs"`   // file with []hostSpec: it may be larger than a message
 	Fabrics      []fabricPlan  `json:"fabrics"` //
+	Trunks       []trunkPlan   `json:"trunks"`  //
 	Hosts        int           `json:"hosts"`   // listeners handed over, one per host, from descriptor 4 on
 }
 
@@ -29,7 +30,8 @@ type hostSpec struct {
 	LabID   string   `json:"lab_id"`
 	IO      IO       `json:"io"`
 	BootID  string   `json:"boot_id"`
-	Data    string   `json:"data"`   // the host's folder: home, tmp, var-tmp, log, hostname, boot_id
+	Data    string   `json:"data"`   // the host's folder: home, tmp, var-tmp, log
+	SSH     string   `json:"ssh"`    // folder to show as ~/.ssh, the same for all hosts
 	EtcHost string   `json:"etc"`    // file to show as /etc/hosts
 	Hide    []string `json:"hide"`   // folders of labs
 	Binary  string   `json:"binary"` // shown as /run/pcmlab/bin/pcmlab

@@ -184,7 +184,7 @@ func (b *builder) hosts(io IO, addrs []netip.AddrPort) (err error) {
 			return err
 		}
 		s := hostSpec{hostPlan: h, LabID: b.o.ID, IO: io, BootID: newBootID(), Data: filepath.Join(b.state.DataDir, "hosts", h.Name),
-			EtcHost: etc, Hide: []string{b.o.StateDir, b.o.DataDir}, Binary: b.o.Binary, HostKey: key.Private, UserKey: b.user.Public,
+			SSH: filepath.Join(b.state.DataDir, "ssh"), EtcHost: etc, Hide: []string{b.o.StateDir, b.o.DataDir}, Binary: b.o.Binary, HostKey: key.Private, UserKey: b.user.Public,
 			NoNIC: b.o.NoNIC, KeepOffloads: b.o.keepOffloads}
 		b.specs = append(b.specs, s)
 		b.state.Hosts = append(b.state.Hosts, hostState{Name: h.Name, Address: addrs[i].Addr().String(), Port: int(addrs[i].Port()),
@@ -194,6 +194,9 @@ func (b *builder) hosts(io IO, addrs []netip.AddrPort) (err error) {
 		if err := b.folders(s); err != nil {
 			return fmt.Errorf("host %q: %w", s.Name, err)
 		}
+	}
+	if err := writeInsideSSH(filepath.Join(b.state.DataDir, "ssh"), b.user, b.layout, b.state.Hosts); err != nil {
+		return err
 	}
 	specs, err := json.Marshal(b.specs)
 	if err != nil {
@@ -220,12 +223,7 @@ func (b *builder) folders(s hostSpec) error {
 			return err
 		}
 	}
-	for name, text := range map[string]string{"hostname": s.Name + "\n", "boot_id": s.BootID + "\n"} {
-		if err := os.WriteFile(filepath.Join(s.Data, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return insideSSH(filepath.Join(s.Data, "home"), b.user, b.layout, b.state.Hosts)
+	return os.Mkdir(filepath.Join(s.Data, "home", ".ssh"), 0o700)
 }
 
 // startKeeper starts the keeper and records it. It does nothing until it is instructed, and ends when we end first.
@@ -280,7 +278,7 @@ func (b *builder) startKeeper(rootless bool) error {
 func (b *builder) instruct(kind IO, rootless bool) error {
 	return b.keeper.ch.send(message{Type: msgSpec, Spec: &keeperSpec{ID: b.o.ID, Dir: b.dir, DataDir: b.state.DataDir, Binary: b.o.Binary, IO: kind,
 		Rootless: rootless, Ephemeral: b.o.Ephemeral, NoSelfTest: b.o.NoSelfTest, ProbeTimeout: b.layout.probeTimeout(),
-		Specs: b.specFile(), Fabrics: b.layout.Fabrics, Hosts: len(b.specs)}})
+		Specs: b.specFile(), Fabrics: b.layout.Fabrics, Trunks: b.layout.Trunks, Hosts: len(b.specs)}})
 }
 
 // environment keeps the caller's secrets out of the lab: hosts see what is meant for pcmlab and the Go runtime only.
@@ -398,7 +396,7 @@ func (b *builder) undo() {
 		<-b.keeper.exited
 	}
 	if b.made {
-		os.RemoveAll(b.state.DataDir)
+		removeAll(b.state.DataDir)
 		os.RemoveAll(b.dir)
 	}
 }
