@@ -501,16 +501,16 @@ func TestHost_survivesACutPath(t *testing.T) {
 	lab, p := throughProxy(t)
 	h := dial(t, lab, options(t))
 
+	held, err := h.Start(t.Context(), remote.Cmd{Args: []string{"echo", "late"}, Hold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
 	var mu sync.Mutex
 	seen := func() int { mu.Lock(); defer mu.Unlock(); return out.Len() }
 	c := remote.Cmd{Args: []string{"sh", "-c", `for i in 1 2 3 4 5 6 7 8; do seq $((i*1000)) $((i*1000+999)); sleep 0.3; done; cat; exit 6`},
 		Stdout: writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return out.Write(b) }), Stdin: strings.NewReader("input\n")}
 	proc, err := h.Start(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := h.Start(t.Context(), remote.Cmd{Args: []string{"echo", "late"}, Hold: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -618,6 +618,11 @@ func TestHost_leavesNothingWhenItsProcessIsKilled(t *testing.T) {
 			begin := time.Now()
 			<-read
 			cmd.Wait()
+			defer func() {
+				if t.Failed() {
+					t.Logf("alive: %q", remotetest.Alive(run))
+				}
+			}()
 			remotetest.WaitFor(t, 10*time.Second, "all that it started to end", func() bool { return len(remotetest.Alive(run)) == 0 })
 			t.Logf("%d processes gone after %v", before, time.Since(begin).Round(10*time.Millisecond))
 		})

@@ -18,8 +18,8 @@ import (
 const (
 	startWait  = 20 * time.Second // for a guard to say that it is there
 	stopWait   = guard.TermWait + 8*time.Second
-	ackEvery   = 128 << 10        // bytes of output
-	silentWait = 10 * time.Second // without a frame from the guard, heartbeats included
+	ackEvery   = 128 << 10                          // bytes of output
+	silentWait = guard.Silence + guard.DefaultGrace // without a frame from the guard, heartbeats included
 	// margin is what a guard may need beyond a command's deadline: TERM, KILL, restore, and the way back.
 	margin = 20 * time.Second
 )
@@ -169,6 +169,7 @@ func (h *sshHost) startGuarded(ctx context.Context, bin string, c Cmd) (*process
 		return nil, err
 	}
 	p.link, p.ready = l, ready
+	p.ack(l) // the guard waits only for an owner that it has heard to come back
 	if err := h.pool.identify(h.name, ready.Host, ready.BootID); err != nil {
 		l.send(guard.Frame{Type: guard.Stop, Payload: []byte("KILL")})
 		l.s.Close()

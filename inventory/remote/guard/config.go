@@ -18,6 +18,7 @@ type Config struct {
 	Deadline time.Duration // for the whole command; must be positive
 	Hold     bool          // start the command on Go only
 	Grace    time.Duration // 0: DefaultGrace
+	Silence  time.Duration // without a word from the owner it counts as lost; 0: the constant Silence
 	Stdin    bool          // the command reads what the owner sends; otherwise its input is empty
 	Dir      string        // working directory of the command; "" the guard's own
 	Env      []string      // KEY=VALUE, added to the guard's environment
@@ -39,6 +40,9 @@ func (c Config) Argv() []string {
 	}
 	if c.Grace != 0 {
 		out = append(out, "--grace", c.Grace.String())
+	}
+	if c.Silence != 0 {
+		out = append(out, "--silence", c.Silence.String())
 	}
 	if c.Dir != "" {
 		out = append(out, "--dir", c.Dir)
@@ -68,6 +72,7 @@ func ParseArgs(args []string) (Config, error) {
 	fs.DurationVar(&c.Deadline, "deadline", 0, "")
 	fs.BoolVar(&c.Hold, "hold", false, "")
 	fs.DurationVar(&c.Grace, "grace", 0, "")
+	fs.DurationVar(&c.Silence, "silence", 0, "")
 	fs.BoolVar(&c.Stdin, "stdin", false, "")
 	fs.StringVar(&c.Dir, "dir", "", "")
 	fs.Func("env", "", func(kv string) error {
@@ -95,8 +100,8 @@ func ParseArgs(args []string) (Config, error) {
 	if c.Deadline <= 0 {
 		return Config{}, errors.New("guard: --deadline: want a positive time, such as 30s")
 	}
-	if c.Grace < 0 {
-		return Config{}, fmt.Errorf("guard: --grace %v: want a positive time", c.Grace)
+	if c.Grace < 0 || c.Silence < 0 {
+		return Config{}, fmt.Errorf("guard: --grace %v, --silence %v: want positive times", c.Grace, c.Silence)
 	}
 	if len(c.Args) == 0 {
 		return Config{}, errors.New("guard: no command after --")

@@ -146,19 +146,19 @@ func TestGuard_leavesNothing(t *testing.T) {
 		cause     Cause
 		limit     time.Duration
 	}{
-		{"channel_closed", "the owner was killed", func(o *owner) { o.in.Close() }, CauseLost, 6 * time.Second},
-		{"silence", "the path was cut: no EOF", func(o *owner) { o.mu.Lock(); o.beating = false; o.mu.Unlock() }, CauseLost, 9 * time.Second},
-		{"outer_killed", "kill -9 of the outer guard", func(o *owner) { o.cmd.Process.Kill() }, CauseGuardKilled, 6 * time.Second},
-		{"inner_killed", "kill -9 of the inner guard", func(o *owner) { unix.Kill(innerOf(o), unix.SIGKILL) }, CauseGuardKilled, 6 * time.Second},
-		{"stop", "the owner asks", func(o *owner) { o.send(Frame{Type: Stop, Payload: []byte("INT")}) }, CauseStop, 6 * time.Second},
-		{"terminated", "somebody sends TERM to the guard", func(o *owner) { o.cmd.Process.Signal(unix.SIGTERM) }, CauseSignal, 6 * time.Second},
+		{"channel_closed", "the owner was killed", func(o *owner) { o.in.Close() }, CauseLost, 20 * time.Second},
+		{"silence", "the path was cut: no EOF", func(o *owner) { o.mu.Lock(); o.beating = false; o.mu.Unlock() }, CauseLost, 20 * time.Second},
+		{"outer_killed", "kill -9 of the outer guard", func(o *owner) { o.cmd.Process.Kill() }, CauseGuardKilled, 20 * time.Second},
+		{"inner_killed", "kill -9 of the inner guard", func(o *owner) { unix.Kill(innerOf(o), unix.SIGKILL) }, CauseGuardKilled, 20 * time.Second},
+		{"stop", "the owner asks", func(o *owner) { o.send(Frame{Type: Stop, Payload: []byte("INT")}) }, CauseStop, 20 * time.Second},
+		{"terminated", "somebody sends TERM to the guard", func(o *owner) { o.cmd.Process.Signal(unix.SIGTERM) }, CauseSignal, 20 * time.Second},
 	}
 	for _, end := range ends {
 		for name, script := range stubborn {
 			t.Run(end.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				restored := filepath.Join(t.TempDir(), "restored")
-				o := startGuard(t, Config{Args: shell(script), Grace: 300 * time.Millisecond, Restore: []string{"touch", restored}})
+				o := startGuard(t, Config{Args: shell(script), Grace: 300 * time.Millisecond, Silence: 2 * time.Second, Restore: []string{"touch", restored}})
 				o.waitOutput("up")
 				end.end(o)
 				took := o.waitGone(end.limit)
@@ -202,7 +202,7 @@ func TestGuard_usesItsDefaultsWithinTenSeconds(t *testing.T) {
 
 func TestGuard_endsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	o := startGuard(t, Config{Args: shell("echo before; sleep 100"), Deadline: 500 * time.Millisecond})
+	o := startGuard(t, Config{Args: shell("echo before; sleep 100"), Deadline: 3 * time.Second})
 	x := o.waitExit()
 	if x.Cause != CauseDeadline || x.Signal != "TERM" || string(o.stdout) != "before\n" {
 		t.Errorf("exit %+v with output %q, want cause deadline, signal TERM and the output so far", x, o.stdout)

@@ -74,7 +74,7 @@ func runInner(cfg Config, stdin io.Reader, stdout, stderr io.Writer, outerGone i
 	}
 	g.input = newInput(func() { g.postFunc(func() { g.link.beatNow() }) })
 	defer close(g.quit)
-	g.life.o = timing{deadline: cfg.Deadline, grace: cfg.Grace}.withDefaults()
+	g.life.o = timing{deadline: cfg.Deadline, grace: cfg.Grace, silence: cfg.Silence}.withDefaults()
 
 	sig := make(chan os.Signal, 8)
 	signal.Notify(sig, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
@@ -171,16 +171,8 @@ func (g *inner) signalled(s os.Signal) {
 // step feeds the life cycle and does what it says, including what follows at once.
 func (g *inner) step(ev event) {
 	acts := g.life.step(g.now(), ev, nil)
-	if g.pid != 0 {
-		if ws, ok := g.fam.status(g.pid); ok {
-			g.exit.Code, g.exit.Signal = decode(ws)
-			g.exit.Ended = time.Now()
-			g.pid = 0
-			if g.life.phase == running {
-				g.exit.Leftover = len(descendants(os.Getpid()))
-			}
-			acts = g.life.step(g.now(), event{kind: evExit}, acts)
-		}
+	if g.collect() {
+		acts = g.life.step(g.now(), event{kind: evExit}, acts)
 	}
 	for _, a := range acts {
 		switch a.kind {
@@ -208,9 +200,31 @@ func (g *inner) step(ev event) {
 	g.proceed()
 }
 
-func (g *inner) noneLeft() bool {
+// collect takes the command's exit status when it has ended, and reports whether that was just now.
+func (g *inner) collect() bool {
+	if g.pid == 0 {
+		return false
+	}
 	g.fam.reap()
-	return len(descendants(os.Getpid())) == 0
+	ws, ok := g.fam.status(g.pid)
+	if !ok {
+		return false
+	}
+	g.pid = 0
+	g.exit.Code, g.exit.Signal = decode(ws)
+	g.exit.Ended = time.Now()
+	if g.life.phase == running {
+		g.exit.Leftover = len(descendants(os.Getpid()))
+	}
+	return true
+}
+
+// noneLeft reports whether the command and all that it started have ended. The command may be dead and not yet
+// collected: its status comes first.
+func (g *inner) noneLeft() bool {
+	g.collect()
+	g.fam.reap()
+	return g.pid == 0 && len(descendants(os.Getpid())) == 0
 }
 
 func (g *inner) signal(name string) {

@@ -16,6 +16,7 @@ type lifecycle struct {
 	cause Cause
 
 	heard  time.Duration // when the owner was last heard
+	met    bool          // the owner has been heard at all
 	lost   bool          // the channel has ended, or nothing was heard for o.lost
 	lostAt time.Duration
 	nextAt time.Duration // end of ending or killing
@@ -42,13 +43,16 @@ func (t timing) withDefaults() timing {
 	return t
 }
 
-// Times of a guard.
+// Times of a guard. An owner that dies ends its channel, which is noticed at once. Silence is for a path that was cut
+// or an owner that was stopped; it is long since an orchestrator on a busy machine, with the virtual lab beside it, was
+// seen to be late by more than ten seconds.
 const (
 	DefaultGrace   = 5 * time.Second
 	HeartbeatEvery = time.Second
-	Silence        = 3 * time.Second
+	Silence        = 20 * time.Second
 	TermWait       = 2 * time.Second
 	killWait       = 3 * time.Second
+	unmetGrace     = time.Second
 	restoreWait    = 10 * time.Second
 )
 
@@ -109,7 +113,7 @@ func (l *lifecycle) step(now time.Duration, ev event, out []action) []action {
 			out = append(out, action{kind: actStart})
 		}
 	case evHeard, evAttached:
-		l.heard, l.lost = now, false
+		l.heard, l.lost, l.met = now, false, true
 	case evLost:
 		if !l.lost {
 			l.lost, l.lostAt = true, now
@@ -157,7 +161,7 @@ func (l *lifecycle) timeouts(now time.Duration, out []action) []action {
 		switch {
 		case l.o.deadline > 0 && now >= l.o.deadline:
 			out = l.end(now, CauseDeadline, "TERM", out)
-		case l.lost && now-l.lostAt >= l.o.grace:
+		case l.abandoned(now):
 			out = l.end(now, CauseLost, "TERM", out)
 		}
 	}
@@ -176,7 +180,7 @@ func (l *lifecycle) timeouts(now time.Duration, out []action) []action {
 func (l *lifecycle) deadline() time.Duration {
 	next := l.heard + l.o.silence
 	if l.lost {
-		next = l.lostAt + l.o.grace
+		next = l.lostAt + l.patience()
 	}
 	switch l.phase {
 	case held, running:
@@ -190,7 +194,16 @@ func (l *lifecycle) deadline() time.Duration {
 	return next
 }
 
+// patience is how long a lost owner is waited for. One that was gone before its first word was most likely killed
+// while the guard started, and is given less.
+func (l *lifecycle) patience() time.Duration {
+	if !l.met {
+		return min(unmetGrace, l.o.grace)
+	}
+	return l.o.grace
+}
+
 // abandoned reports whether the owner has been lost for longer than the grace.
 func (l *lifecycle) abandoned(now time.Duration) bool {
-	return l.lost && now-l.lostAt >= l.o.grace
+	return l.lost && now-l.lostAt >= l.patience()
 }

@@ -209,7 +209,7 @@ func (o *owner) waitOutput(text string) {
 
 func (o *owner) waitFor(what string, f func() bool) {
 	o.t.Helper()
-	waitFor(o.t, 20*time.Second, what, func() bool { return o.get(f) })
+	waitFor(o.t, 40*time.Second, what, func() bool { return o.get(f) })
 }
 
 // waitGone waits until nothing of the run is alive, guards included, and returns how long that took.
@@ -274,7 +274,7 @@ const (
 	doubleFork  = `(setsid sh -c 'trap "" TERM HUP; setsid sleep 301 & sleep 302' >/dev/null 2>&1 &) ; echo up; sleep 303`
 	holdsStdout = `trap '' TERM; sleep 304 & echo up; sleep 305`
 	// Each link of the chain starts the next one in a session of its own and ends.
-	forkChain = `export LINK='setsid sh -c "sleep 0.02; eval \"\$LINK\"" &'; eval "$LINK"; echo up; sleep 306`
+	forkChain = `export LINK='setsid sh -c "sleep 0.05; eval \"\$LINK\"" &'; eval "$LINK"; echo up; sleep 306`
 )
 
 var stubborn = map[string]string{
