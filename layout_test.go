@@ -156,3 +156,63 @@ func TestTopLevelFolders(t *testing.T) {
 		}
 	}
 }
+
+// TestNoFixedSleeps: waiting is for a condition with a deadline, in the product as in the tests (USERS S10: a fixed delay
+// is flaky, polling fixed it).
+func TestNoFixedSleeps(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || path == "layout_test.go" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i, line := range strings.Split(string(data), "\n") {
+			code, _, _ := strings.Cut(line, "//")
+			if strings.Contains(code, "time.Sleep(") {
+				t.Errorf("%s:%d: a fixed sleep: wait for the condition with a deadline instead", path, i+1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTablesOfUserPain: docs/user-pain.md names a test for every item, and each of them exists.
+func TestTablesOfUserPain(t *testing.T) {
+	data, err := os.ReadFile("docs/user-pain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O10 O14 O19 O20 O21 O22 O23 O25 S10 S12 S13 S15 S17 S18")
+	for _, item := range items {
+		if !strings.Contains(string(data), "| "+item+" |") {
+			t.Errorf("%s has no row", item)
+		}
+	}
+	for line := range strings.Lines(string(data)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.Contains(cells[3], "Test") {
+			continue
+		}
+		for _, name := range strings.Split(cells[3], ",") {
+			dir, fn, ok := strings.Cut(strings.Trim(strings.TrimSpace(name), "`"), ":")
+			if !ok {
+				t.Errorf("%q: write folder:Test", name)
+				continue
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
+			found := false
+			for _, f := range files {
+				text, err := os.ReadFile(f)
+				found = found || err == nil && strings.Contains(string(text), "func "+fn+"(")
+			}
+			if !found {
+				t.Errorf("%s: no test of that name", name)
+			}
+		}
+	}
+}

@@ -19,11 +19,11 @@ import (
 
 // home is a place of its own for one test: labs, caches and runs of others are not seen there.
 type home struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 }
 
-func newHome(t *testing.T) *home {
+func newHome(t testing.TB) *home {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("raises virtual labs; -short leaves it out")
@@ -276,7 +276,7 @@ func TestRun_withoutControl(t *testing.T) {
 }
 
 // waitFor waits until ok, or fails after limit.
-func waitFor(t *testing.T, limit time.Duration, what string, ok func() bool) {
+func waitFor(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -53,7 +53,11 @@ func (e *env) printPhases(r *experiments.Result, p *experiments.Playbook) error 
 	}
 	for _, ph := range r.Analysis.Aggregate.PerPhase {
 		row := []string{ph.Name}
-		for i := range p.Flows {
+		for i, f := range p.Flows {
+			if !runsIn(p, ph.Name, f.Name) {
+				row = append(row, "-")
+				continue
+			}
 			row = append(row, gbps(flowGoodput(ph, r.Flows, i)))
 		}
 		row = append(row, gbps(&ph.GoodputBps))
@@ -64,6 +68,16 @@ func (e *env) printPhases(r *experiments.Result, p *experiments.Playbook) error 
 			fmt.Sprint(ph.RetransmittedPackets))...)
 	}
 	return t.print()
+}
+
+// runsIn says that a flow is scheduled in a phase.
+func runsIn(p *experiments.Playbook, phase, flow string) bool {
+	for _, ph := range p.Phases {
+		if ph.Name == phase {
+			return slices.Contains(ph.Flows, flow)
+		}
+	}
+	return false
 }
 
 // flowGoodput sums over the queue pairs of a flow; nil when the flow was not seen in the phase.
