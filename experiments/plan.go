@@ -254,7 +254,7 @@ func (b *planner) captures() {
 }
 
 func captureCommand(c PlannedCapture, file string) []string {
-	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", "roce"}
+	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", "roce", "-o", "json"}
 }
 
 // bottleneck is the link into the only receiver; with several receivers there is no one link to name.
