@@ -15,7 +15,8 @@ type direction struct {
 	peer       *direction // the other direction of the same QP pair, once known
 	confidence int        // acknowledgements that agreed with the peer
 	searches   int        // for the peer, in vain
-	peerNote   string     // how the peer was found, if not by acknowledgements
+	candidates []candidate
+	peerNote   string // how the peer was found, if not by acknowledgements
 
 	service            roce.Transport
 	serviceSeen        bool

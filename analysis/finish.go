@@ -162,9 +162,11 @@ func (d *direction) judge() (state string, notes []string) {
 		if d.req.started && d.resendsNoAck >= 3 && d.ackedTo < d.req.next-1 {
 			worse(StateFailed, fmt.Sprintf("not acknowledged after %d restarts: retries exhausted, or the capture ended before the answer", d.resendsNoAck))
 		}
-		if d.peerNote != "" {
-			notes = append(notes, d.peerNote)
-		}
+	}
+	if d.peerNote != "" {
+		notes = append(notes, d.peerNote)
+	} else if d.resp != nil && p != nil && p.peerNote != "" {
+		notes = append(notes, p.peerNote)
 	}
 	if d.nonReadRequests > 0 {
 		if !d.firstOp.IsFirst() && !d.firstOp.IsAtomic() && !d.firstOp.IsReadRequest() {

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"slices"
+
 	"github.com/pcmlab/pcmlab/capture/roce"
 )
 
@@ -8,15 +10,27 @@ import (
 // does carry is a PSN that the sender must have used, and, where the sender asked for an acknowledgement, mostly
 // exactly that PSN. So the first acknowledgement of a direction picks, among the directions the other way between the
 // same addresses, the one that waits for it. A wrong pick shows when an acknowledgement names a PSN that was not sent yet;
-// then the pair is dissolved and sought again. When several fit equally well (QPs that start at the same PSN and keep in
-// step) none is picked until they differ.
+// then the pair is dissolved and sought again.
+//
+// Where several could be meant (QPs that start at the same PSN), none is picked at once. All are kept as candidates: one
+// that has not sent an acknowledged PSN is out, and one that waited for clearly more of them is it. What is still
+// undecided after the last packet goes to whoever waited for most.
 
 const (
 	sureConfidence = 16      // from here on a misfit is a gap of the capture, not a wrong pair
 	ackWindow      = 1 << 15 // an acknowledgement is at most so many PSNs behind what was sent
 	searchAlways   = 256     // searches without a find before only every so-manieth packet searches
 	slackPSNs      = 1024    // a sure pair may be ahead of a capture that lost packets by so many
+	maxCandidates  = 8
+	clearLead      = 4
+	nearStart      = 4096 // QPs whose first PSNs are closer may be mistaken for each other
 )
+
+// candidate is a direction whose data another one may answer.
+type candidate struct {
+	d     *direction
+	exact int // answers that it waited for
+}
 
 // answered returns the direction whose requests d acknowledges with psn, or nil while that is not known.
 func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
@@ -35,12 +49,17 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		}
 		unpair(d)
 	}
-	// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
-	if d.searches++; d.searches > searchAlways && d.searches%searchAlways != 0 {
-		return nil
+	var best *direction
+	if len(d.candidates) > 0 {
+		best = d.narrow(psn, op, positive)
+	} else {
+		// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
+		if d.searches++; d.searches > searchAlways && d.searches%searchAlways != 0 {
+			return nil
+		}
+		best = e.search(d, psn, op, positive)
 	}
-	best, fit, tied := e.candidate(d, psn, op, positive)
-	if best == nil || tied {
+	if best == nil {
 		return nil
 	}
 	if best.peer != nil {
@@ -50,8 +69,82 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		unpair(d)
 	}
 	d.peer, best.peer = best, d
-	d.confidence, d.searches = fit, 0
+	d.confidence, d.searches = best.fits(psn, op, positive), 0
+	d.candidates = nil
 	return best
+}
+
+// taken reports that c is paired beyond doubt.
+func (d *direction) taken() bool {
+	return d.peer != nil && d.peer.confidence+d.confidence >= sureConfidence
+}
+
+// search looks at all directions the other way. It returns the only one that can be meant, or nil, having noted the
+// candidates.
+func (e *engine) search(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
+	var best *direction
+	fit, rivals := 0, 0
+	dirs := d.pair.reverse.dirs
+	for i := len(dirs) - 1; i >= 0; i-- {
+		c := dirs[i]
+		if c == d || !c.req.started || c.service != roce.RC || c.superseded || c.replaced || c.taken() {
+			continue
+		}
+		f := c.fits(psn, op, positive)
+		if f == 0 || f == 1 && c.peer != nil { // what is paired needs better evidence to be taken away
+			continue
+		}
+		if len(d.candidates) < maxCandidates {
+			d.candidates = append(d.candidates, candidate{c, f - 1})
+		}
+		if f > fit {
+			best, fit = c, f
+		}
+	}
+	for _, c := range d.candidates {
+		if near := c.d.req.first - best.req.first; c.d != best && (c.exact+1 >= fit || near < nearStart && near > -nearStart) {
+			rivals++
+		}
+	}
+	if rivals > 0 {
+		return nil
+	}
+	d.candidates = nil
+	return best
+}
+
+// narrow takes another answer into account and returns the candidate that is left or clearly ahead, or nil.
+func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction {
+	n := 0
+	for _, c := range d.candidates {
+		f := c.d.fits(psn, op, positive)
+		if f == 0 || c.d.taken() || c.d.replaced {
+			continue
+		}
+		c.exact += f - 1
+		d.candidates[n] = c
+		n++
+	}
+	d.candidates = d.candidates[:n]
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return d.candidates[0].d
+	}
+	first, second := d.candidates[0], candidate{exact: -1}
+	for _, c := range d.candidates[1:] {
+		switch {
+		case c.exact > first.exact:
+			first, second = c, first
+		case c.exact > second.exact:
+			second = c
+		}
+	}
+	if first.exact-second.exact >= clearLead {
+		return first.d
+	}
+	return nil
 }
 
 func unpair(d *direction) {
@@ -62,38 +155,6 @@ func unpair(d *direction) {
 		// Samples that were taken for the wrong pair are worth nothing.
 		p.rtt, p.toAck = nil, nil
 	}
-}
-
-// candidate finds the direction that fits best.
-func (e *engine) candidate(d *direction, psn uint32, op roce.Opcode, positive bool) (best *direction, fit int, tied bool) {
-	dirs := d.pair.reverse.dirs
-	for i := len(dirs) - 1; i >= 0; i-- {
-		c := dirs[i]
-		if c == d || !c.req.started || c.service != roce.RC || c.superseded || c.replaced {
-			continue
-		}
-		f := c.fits(psn, op, positive)
-		if f == 0 {
-			continue
-		}
-		f *= 4
-		if c.peer != nil {
-			if c.peer.confidence+c.confidence >= sureConfidence {
-				continue
-			}
-			f -= 2 // taken, but not surely
-		}
-		if c.srcPort == d.srcPort {
-			f++ // many NICs derive both ports from the pair of QPs
-		}
-		switch {
-		case f > fit:
-			best, fit, tied = c, f, false
-		case f == fit:
-			tied = true
-		}
-	}
-	return best, fit / 4, tied
 }
 
 // fits says how well an answer with psn fits the requests of d: 0 not at all, 1 possible, 2 it was waited for.
@@ -121,6 +182,8 @@ func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
 		return 1
 	case !positive && ext == t.next:
 		return 1 // the NAK names the packet that is missing, which may be the next
+	case !positive && ext < t.first && ext >= t.first-nearStart:
+		return 1 // or one before the first that this tap saw
 	case ext >= t.next || ext < t.first-1 || ext < t.next-ackWindow:
 		return 0
 	case d.isPending(ext):
@@ -151,13 +214,57 @@ func (e *engine) joinRest() {
 			}
 		}
 		joinInOrder(data, answers)
+		warnOfRivals(pair)
 	}
 }
 
-// joinInOrder pairs answers with data in the order in which both appeared, where the PSNs do not forbid it.
+const ambiguous = "several QPs between the two hosts started at nearly the same PSN: its acknowledgements and CNPs may be those of another one"
+
+// warnOfRivals adds a note to flows that were joined on little evidence while another could have been meant.
+func warnOfRivals(pair *hostPair) {
+	for _, d := range pair.dirs {
+		if !d.req.started || d.service != roce.RC || d.taken() {
+			continue
+		}
+		for _, o := range pair.dirs {
+			if near := o.req.first - d.req.first; o != d && o.req.started && o.service == roce.RC && near < nearStart && near > -nearStart {
+				d.peerNote = ambiguous
+				break
+			}
+		}
+	}
+}
+
+// joinInOrder pairs answers with data: first those whose candidates waited for most answers, then, where the PSNs do not
+// forbid it, in the order in which both appeared.
 func joinInOrder(data, answers []*direction) {
+	taker := map[*direction]*direction{} // data to answers
+	for _, a := range answers {
+		slices.SortStableFunc(a.candidates, func(x, y candidate) int { return y.exact - x.exact })
+	}
+	byClaim := slices.Clone(answers)
+	slices.SortStableFunc(byClaim, func(x, y *direction) int { return y.bestClaim() - x.bestClaim() })
+	for _, a := range byClaim {
+		a.settle(taker, map[*direction]bool{})
+	}
+	for _, a := range answers {
+		for _, c := range a.candidates {
+			if taker[c.d] != a {
+				continue
+			}
+			a.peer, c.d.peer = c.d, a
+			for _, o := range a.candidates {
+				if o.d != c.d && o.exact >= c.exact {
+					c.d.peerNote = ambiguous
+				}
+			}
+		}
+	}
 	alone := len(data) == 1 && len(answers) == 1
 	for _, a := range answers {
+		if a.peer != nil {
+			continue
+		}
 		var fit []*direction
 		for _, d := range data {
 			if d.peer != nil || d == a {
@@ -179,9 +286,32 @@ func joinInOrder(data, answers []*direction) {
 		case !a.ackSeen:
 			d.peerNote = "its CNPs were joined to it because no other flow between the two hosts could be meant"
 		case len(fit) > 1:
-			d.peerNote = "several QPs between the two hosts kept the same PSNs: its acknowledgements and CNPs were joined in order of appearance"
+			d.peerNote = ambiguous
 		}
 	}
+}
+
+func (d *direction) bestClaim() int {
+	if len(d.candidates) == 0 {
+		return -1
+	}
+	return d.candidates[0].exact
+}
+
+// settle finds data for the answers a, moving others to their next choice where needed, so that as many as possible are
+// paired (Kuhn's algorithm).
+func (d *direction) settle(taker map[*direction]*direction, tried map[*direction]bool) bool {
+	for _, c := range d.candidates {
+		if tried[c.d] || c.d.peer != nil {
+			continue
+		}
+		tried[c.d] = true
+		if o := taker[c.d]; o == nil || o.settle(taker, tried) {
+			taker[c.d] = d
+			return true
+		}
+	}
+	return false
 }
 
 // covers reports that psn lies within all that d sent.

@@ -39,6 +39,11 @@ func TestRun_syntheticAgreesWithModel(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawParams(t)
+		// PSNs near each other are told apart late, and times are lost.
+		ambiguous := (p.samePSN || p.nearWrap) && p.pairs > p.hosts
+		if ambiguous && p.lives > 1 {
+			p.ce = 0 // a CNP that comes before the first acknowledgement of a life would count for the one before
+		}
 		g := generate(p)
 		path := filepath.Join(dir, "x.pcap")
 		if err := os.WriteFile(path, g.pcap(), 0o600); err != nil {
@@ -90,7 +95,6 @@ func TestRun_syntheticAgreesWithModel(t *testing.T) {
 				}
 			}
 		}
-		ambiguous := p.samePSN && p.pairs > p.hosts
 		compareFlows(t, doc, want, !ambiguous)
 		if got := doc.Quality.DuplicatesRemoved; got != int64(len(packets)-len(kept)) {
 			t.Errorf("%d mirror copies removed, the generator made %d", got, len(packets)-len(kept))
