@@ -8,7 +8,7 @@ import "time"
 //	        go                exit, stop, lost, deadline       2 s
 //	held ----------> running ---------------------------> ending -----> killing
 //	  |                                                      |             |
-//	  | stop, lost, deadline                                 | none left   | none left, or 3 s
+//	  | stop, lost, deadline                                 | none left   | none left, or 6 s
 //	  +------------------------------> ended <---------------+-------------+
 type lifecycle struct {
 	o     timing
@@ -51,7 +51,7 @@ const (
 	HeartbeatEvery = time.Second
 	Silence        = 20 * time.Second
 	TermWait       = 2 * time.Second
-	killWait       = 3 * time.Second
+	killWait       = 6 * time.Second // a killed process still needs the processor to die
 	unmetGrace     = time.Second
 	restoreWait    = 10 * time.Second
 )

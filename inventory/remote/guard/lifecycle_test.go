@@ -1,3 +1,5 @@
+//go:build linux
+
 package guard
 
 import (
@@ -30,7 +32,7 @@ func TestLifecycle_walks(t *testing.T) {
 	}{
 		{"clean", "leftovers get TERM when the command has ended", timing{}, []in{{0, event{kind: evGo}}, {1, event{kind: evExit}}, {2, event{kind: evNone}}},
 			[]action{start, signal("TERM"), finish}, ended, ""},
-		{"stubborn_leftover", "KILL after 2 s, given up after 3 more", timing{}, []in{{0, event{kind: evGo}}, {1, event{kind: evExit}}, {sec(2.1), event{}}, {sec(5.2), event{}}},
+		{"stubborn_leftover", "KILL after 2 s, given up after 3 more", timing{kill: 3 * time.Second}, []in{{0, event{kind: evGo}}, {1, event{kind: evExit}}, {sec(2.1), event{}}, {sec(5.2), event{}}},
 			[]action{start, signal("TERM"), kill, finish}, ended, ""},
 		{"stop_then_exit", "the first cause stays", timing{}, []in{{0, event{kind: evGo}}, {1, event{kind: evStop, signal: "INT", cause: CauseStop}}, {2, event{kind: evExit}}, {3, event{kind: evNone}}},
 			[]action{start, signal("INT"), finish}, ended, CauseStop},
