@@ -81,6 +81,7 @@ type pendingAck struct {
 type message struct {
 	first, last int64 // unwrapped PSNs; last is -1 until it was seen
 	atNS        int64 // when its first packet was first seen
+	lastNS      int64 // when its last packet was first seen
 	read        bool
 }
 
@@ -222,20 +223,20 @@ func (d *direction) begin(ext, ts int64, read bool) {
 	for i > 0 && d.messages.at(i-1).first > ext {
 		i--
 	}
+	if d.messages.n >= d.waitLimit() { // nobody acknowledges: the oldest is as complete as it gets
+		d.outlast()
+		i--
+	}
 	if i > 0 {
 		before := d.messages.at(i - 1)
 		if before.first == ext {
 			return
 		}
 		if before.last >= ext { // that end is this message's: the one before lost its own
-			m.last, before.last = before.last, -1
+			m.last, m.lastNS, before.last = before.last, before.lastNS, -1
 		}
 	}
-	if i == d.messages.n {
-		d.messages.push(m, d.waitLimit())
-		return
-	}
-	d.messages.insert(i, m, d.waitLimit())
+	d.messages.insert(max(i, 0), m, d.waitLimit())
 }
 
 // end notes the last packet of a message at ext, also when it is seen again: a message ends at the first end at or
@@ -247,14 +248,19 @@ func (d *direction) end(ext, ts int64) {
 		case m.first > ext:
 			continue
 		case m.read:
-		case m.last < 0:
-			m.last = ext
-			add(&d.toLast, ts-m.atNS)
-		case ext < m.last:
-			m.last = ext
+		case m.last < 0 || ext < m.last:
+			m.last, m.lastNS = ext, ts
 		}
 		return
 	}
+}
+
+// outlast drops the oldest message that no acknowledgement completed and takes its time to its last packet.
+func (d *direction) outlast() {
+	if m := d.messages.at(0); !m.read && m.last >= 0 && m.lastNS >= m.atNS {
+		add(&d.toLast, m.lastNS-m.atNS)
+	}
+	d.messages.pop()
 }
 
 func add(h **histogram, v int64) {

@@ -13,6 +13,9 @@ func (e *engine) finish(doc *Document) {
 	e.joinRest()
 	for _, d := range e.all {
 		d.req.close()
+		for d.toAck == nil && d.messages.n > 0 {
+			d.outlast()
+		}
 		if d.resp != nil {
 			d.resp.close()
 		}

@@ -541,3 +541,25 @@ func TestDocument_tablesAndRows(t *testing.T) {
 		t.Errorf("Rows went on for %d rows after it was told to stop at 3", n)
 	}
 }
+
+// TestRun_manyMessagesWithoutAnswers: messages that nobody acknowledges are timed to their last packet, all of them, though
+// only some are held.
+func TestRun_manyMessagesWithoutAnswers(t *testing.T) {
+	g := generate(genParams{seed: 5, pairs: 3, hosts: 3, messages: 4 * waitBlind, lives: 1, mtu: 1024, window: 64, uc: true})
+	packets, _, _, _ := modelPcap(g.pcap())
+	doc := analyse(t, Options{}, Input{Path: writeFile(t, "x.pcap", g.pcap())})
+	want := modelFlows(packets, doc.Series.BinNS, map[string]string{})
+	n := 0
+	for _, f := range doc.Flows {
+		if f.Service == "UC" {
+			n++
+			if f.MessageNS.Until != "last_packet" {
+				t.Errorf("flow %s: message times until %q", f.ID, f.MessageNS.Until)
+			}
+			compareTimes(t, f.ID, want[f.ID].msg, Latency{Samples: f.MessageNS.Count, P50: f.MessageNS.P50, P99: f.MessageNS.P99, Max: f.MessageNS.Max})
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d UC flows, want 1", n)
+	}
+}
