@@ -14,6 +14,9 @@ import (
 // rateTolerance is how far two measurements of the same rate may lie apart.
 const rateTolerance = 0.02
 
+// minToolWindow is the shortest window of the tool that is compared: both ends are known to some milliseconds only.
+const minToolWindow = 2 * time.Second
+
 // agree holds the ways of counting against each other: the switch's and the NICs' counters, the captures, and the
 // tool's own numbers. Counts must agree exactly, rates within rateTolerance. What a lab cannot tell is skipped.
 func (r *Runner) agree(doc *analysis.Document) {
@@ -178,6 +181,10 @@ func (r *Runner) agreeRate(doc *analysis.Document, f *FlowResult) {
 		skip("the flow was not found in the capture")
 		return
 	}
+	if window := time.Duration(*f.WindowNS); window < minToolWindow {
+		skip("the tool's window of %v is shorter than %v: the two ends weigh too much", window, minToolWindow)
+		return
+	}
 	total, measured := 0.0, time.Duration(0)
 	for _, id := range f.AnalysisID {
 		bps, over := windowRate(doc, id, f.margin, time.Duration(*f.WindowNS))
@@ -206,18 +213,19 @@ func windowRate(doc *analysis.Document, id string, margin, window time.Duration)
 	s := doc.Series.Flows[j]
 	from := doc.Flows[i].FirstNS + int64(margin)
 	to := from + int64(window)
-	sum, bins := 0.0, 0
+	bits, covered := 0.0, int64(0)
 	for k, v := range s.GoodputBps {
 		begin := doc.Series.StartNS + int64(s.FirstBin+k)*doc.Series.BinNS
-		if begin >= from && begin+doc.Series.BinNS <= to {
-			sum += v
-			bins++
+		// A bin that the window cuts counts with its part: leaving it out would favour one end of a rate that changes.
+		if part := min(begin+doc.Series.BinNS, to) - max(begin, from); part > 0 {
+			bits += v * float64(part)
+			covered += part
 		}
 	}
-	if bins == 0 {
+	if covered == 0 {
 		return 0, 0
 	}
-	return sum / float64(bins), time.Duration(int64(bins) * doc.Series.BinNS)
+	return bits / float64(covered), time.Duration(covered)
 }
 
 // movedByCounters is how many RoCE packets must have passed the judged tap, by the NICs' counters less what the

@@ -111,9 +111,6 @@ func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, er
 		})
 	}
 	err := g.Wait()
-	if when == "" {
-		return set, err
-	}
 	r.event(Event{Event: "counters_" + when})
 	if werr := r.bundle.WriteJSON("counters/"+when+".json", set); err == nil {
 		err = werr
@@ -127,53 +124,64 @@ func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, er
 // quietPoll is how often counters are compared while waiting for traffic to end.
 const quietPoll = 150 * time.Millisecond
 
-// drain waits until nothing moves any more: two readings of all counters in a row are equal, and no switch holds a
-// packet. A lab whose switches cannot be asked is judged by its NICs alone.
+// drain waits until nothing moves any more: two readings in a row are equal, and no switch holds a packet.
 func (r *Runner) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	tick := time.NewTicker(quietPoll)
 	defer tick.Stop()
-	var last *counterSet
-	for {
-		now, err := r.readCounters(ctx, "")
-		if err != nil {
-			if ctx.Err() != nil {
-				r.result.warn(fmt.Sprintf("traffic did not come to rest within %v after the last flow ended", drainTimeout))
-				return nil
-			}
+	last := uint64(0)
+	for first := true; ; first = false {
+		now, held, err := r.traffic(ctx)
+		switch {
+		case ctx.Err() != nil:
+			r.result.warn(fmt.Sprintf("traffic did not come to rest within %v after the last flow ended", drainTimeout))
+			return nil
+		case err != nil:
 			return err
-		}
-		if last != nil && moved(last) == moved(now) && reflect.DeepEqual(last.NICs, now.NICs) && queued(now) == 0 {
+		case !first && now == last && held == 0:
 			r.event(Event{Event: "drained"})
 			return nil
 		}
 		last = now
 		select {
 		case <-ctx.Done():
-			r.result.warn(fmt.Sprintf("traffic did not come to rest within %v after the last flow ended", drainTimeout))
-			return nil
 		case <-tick.C:
 		}
 	}
 }
 
-func moved(s *counterSet) (n uint64) {
-	for _, c := range s.Switches {
+// traffic is how many packets have moved so far and how many are held: by the switches' counters where they can be
+// asked, else by those of the NICs.
+func (r *Runner) traffic(ctx context.Context) (packets, held uint64, err error) {
+	switches := r.asked()
+	for s, kind := range switches {
+		c, err := kind.Counters(ctx, r.hosts[s.Host], s)
+		if err != nil {
+			return 0, 0, err
+		}
 		for _, p := range c.Ports {
-			n += p.RxPackets + p.TxPackets + p.DroppedPackets
+			packets += p.RxPackets + p.TxPackets + p.DroppedPackets
+			held += p.QueuedPackets
 		}
 	}
-	return n
-}
-
-func queued(s *counterSet) (n uint64) {
-	for _, c := range s.Switches {
-		for _, p := range c.Ports {
-			n += p.QueuedPackets
+	if len(switches) > 0 {
+		return packets, held, nil
+	}
+	for host, nic := range r.ends() {
+		backend, err := r.Backends.Find(nic.Backend)
+		if err != nil {
+			return 0, 0, err
+		}
+		counters, err := backend.Counters(ctx, r.hosts[host], nic)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, v := range counters {
+			packets += v
 		}
 	}
-	return n
+	return packets, 0, nil
 }
 
 // readTiming notes how late software switches and NICs were, and marks the run noisy when one was too late.

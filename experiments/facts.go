@@ -38,8 +38,10 @@ var factCommands = []struct {
 	{"clock_ns", "date +%s%N", func(f *Facts, v string) { f.ClockNS = v }},
 }
 
-func readFacts(ctx context.Context, h remote.Host) (Facts, error) {
+// readFacts asks all of it with one command, which also makes the run's folder.
+func readFacts(ctx context.Context, h remote.Host, dir string) (Facts, error) {
 	var script strings.Builder
+	fmt.Fprintf(&script, "mkdir -p '%s' || exit 1\n", strings.ReplaceAll(dir, "'", `'\''`))
 	for _, c := range factCommands {
 		fmt.Fprintf(&script, "printf '%%s\\t%%s\\n' %s \"$( { %s; } 2>&1 || echo \"unavailable: exit status $?\" )\"\n", c.name, c.command)
 	}
@@ -47,6 +49,9 @@ func readFacts(ctx context.Context, h remote.Host) (Facts, error) {
 	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", script.String()}, Step: "read what the host is", Deadline: 20 * time.Second})
 	if err != nil {
 		return f, err
+	}
+	if res.Code != 0 {
+		return f, &remote.Error{Host: h.Name(), Step: "make the run's folder " + dir, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
 	}
 	found := map[string]string{}
 	for line := range strings.Lines(string(res.Stdout)) {

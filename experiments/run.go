@@ -218,15 +218,12 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	for i, ph := range r.plan.Hosts {
 		h := r.hosts[ph.Name]
 		g.Go(func() (err error) {
-			if facts[i], err = readFacts(gctx, h); err != nil {
-				return err
-			}
 			bin, err := h.Binary(gctx)
 			if err != nil {
 				return err
 			}
 			dirs[i] = path.Join(path.Dir(path.Dir(bin)), "runs", r.ID)
-			if err := mustRun(gctx, h, "make the run's folder", "mkdir", "-p", dirs[i]); err != nil {
+			if facts[i], err = readFacts(gctx, h, dirs[i]); err != nil {
 				return err
 			}
 			deadline := r.plan.Duration + 30*time.Minute
@@ -277,19 +274,14 @@ func (r *Runner) setupNICs(ctx context.Context) error {
 			}
 			h := r.hosts[end.host]
 			g.Go(func() error {
-				if err := backend.Setup(gctx, h, r.Lab, end.nic); err != nil {
-					return err
-				}
-				if t, ok := backend.(nicbackends.Timed); ok {
-					return t.ResetTiming(gctx, h, end.nic)
-				}
-				return nil
+				return backend.Setup(gctx, h, r.Lab, end.nic)
 			})
 		}
 	}
 	return g.Wait()
 }
 
+// mustRun is for commands whose failure is an error.
 func mustRun(ctx context.Context, h remote.Host, step string, argv ...string) error {
 	res, err := h.Run(ctx, remote.Cmd{Args: argv, Step: step})
 	if err != nil {

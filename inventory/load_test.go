@@ -33,9 +33,9 @@ func TestLoad_virtual4IsTheMainJobsLab(t *testing.T) {
 		want.Links = append(want.Links, &Link{A: End{Host: name, Netdev: "eth0"}, B: End{Switch: "sw"}, Rate: 25 * units.GbitPerSec, Delay: time.Microsecond})
 	}
 	want.Hosts = append(want.Hosts, &Host{Name: "sw"})
-	want.Switches = []*Switch{{Name: "sw", Host: "sw", Backend: "fabric", Buffer: 2 * units.MiB, ECN: &ECN{KMin: 100 * units.KiB, KMax: 400 * units.KiB, PMax: 0.2}}}
+	want.Switches = []*Switch{{Name: "sw", Host: "sw", Backend: "fabric", Buffer: 16 * units.MiB, ECN: &ECN{KMin: 100 * units.KiB, KMax: 400 * units.KiB, PMax: 0.2}}}
 	want.Taps = []*Tap{
-		{Name: "sw-out-r1", Host: "sw", Iface: "mir-out", Switch: "sw", Ports: []string{"r1"}, Direction: Egress},
+		{Name: "sw-out-r1", Host: "sw", Iface: "mir-out", Switch: "sw", Ports: []string{"r1"}, Direction: Both},
 		{Name: "sw-in", Host: "sw", Iface: "mir-in", Switch: "sw", Ports: []string{"h1", "h2", "h3"}, Direction: Ingress},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {

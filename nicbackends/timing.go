@@ -18,7 +18,6 @@ type Timing struct {
 
 // Timed is a Backend whose NICs keep time in software. Hardware backends do not implement it.
 type Timed interface {
-	// Timing reads the lateness since the last reset; nil means that nothing was scheduled.
+	// Timing reads the lateness since Setup; nil means that nothing was scheduled.
 	Timing(ctx context.Context, h remote.Host, nic *inventory.NIC) (*Timing, error)
-	ResetTiming(ctx context.Context, h remote.Host, nic *inventory.NIC) error
 }

@@ -283,9 +283,9 @@ type Wait struct {
 	Completions uint32        // so many in all, those of what is submitted included; 0: do not wait
 	Until       time.Duration // on CLOCK_MONOTONIC; 0: no limit
 
-	// Gather, when not 0, is for how long Enter waits for Completions; after that a single one will do. It is to get
-	// many completions with one wake-up. The kernel does not look at Until meanwhile, so it must not go beyond that.
-	// Kernels before 6.12 cannot: there one completion more than was submitted ends the wait.
+	// Gather, when not 0, is for how long Enter waits for Completions; then it returns with what there is, none
+	// included. It is to get many completions with one wake-up. Until is then for kernels before 6.12, which cannot
+	// gather: there one completion more than was submitted ends the wait.
 	Gather time.Duration
 }
 
@@ -299,6 +299,11 @@ func (r *Ring) Enter(w Wait) error {
 	gather := w.Gather.Microseconds()
 	if gather > 0 && (r.relative || r.noMinWait) {
 		gather, wait = 0, r.pending+1
+	}
+	if gather > 0 {
+		// No deadline behind the time of gathering: Linux 6.18 was seen to sleep through such a one until the next
+		// completion, in one of some 200,000 waits. Without a deadline the end of gathering ends the wait.
+		until = 0
 	}
 	if wait > 0 && (until != 0 || gather > 0) {
 		flags |= enterExtArg

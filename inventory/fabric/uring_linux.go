@@ -18,6 +18,7 @@ type uringDriver struct {
 	pool    *Pool
 	ring    *ring.Ring
 	quantum time.Duration
+	arrived bool          // packets came with the last exchange
 	started time.Time     // the engine's time 0
 	epoch   time.Duration // the same on CLOCK_MONOTONIC
 	enabled bool
@@ -194,6 +195,7 @@ func (d *uringDriver) exchange(out []Output, until time.Duration, in []arrival) 
 	for {
 		c, ok := d.ring.Next()
 		if !ok {
+			d.arrived = len(in) > 0
 			return in, nil
 		}
 		index := int(c.UserData & (1<<tagShift - 1))
@@ -211,7 +213,8 @@ func (d *uringDriver) exchange(out []Output, until time.Duration, in []arrival) 
 
 // plan says what to wait for after submitting so many writes. They complete while they are submitted; what is waited
 // for is one completion more than they give. A write that the kernel puts off would take that place, and is not even
-// done until then: so the wait is bounded.
+// done until then: so the wait is bounded. While packets come and go, more is likely to come soon: then the driver
+// gathers for a quantum instead.
 func (d *uringDriver) plan(submitted uint32, until time.Duration) ring.Wait {
 	if until == atOnce {
 		return ring.Wait{}
@@ -224,16 +227,16 @@ func (d *uringDriver) plan(submitted uint32, until time.Duration) ring.Wait {
 		return w
 	}
 	now := time.Since(d.started)
+	if d.quantum > 0 && (submitted > 0 || d.arrived) {
+		if gather := min(d.quantum, until-now); gather >= time.Microsecond {
+			return ring.Wait{Completions: submitted + sendChunk, Gather: gather, Until: d.epoch + now + gather}
+		}
+	}
 	if submitted > 0 {
 		until = min(until, now+putOff)
 	}
 	if until != never {
 		w.Until = d.epoch + max(until, 0)
-	}
-	if d.quantum > 0 {
-		if w.Gather = min(d.quantum, until-now); w.Gather > 0 {
-			w.Completions = submitted + sendChunk
-		}
 	}
 	return w
 }

@@ -137,6 +137,20 @@ func (p *planner) bad(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
+// maxQuantum bounds for how long the fabric gathers packets.
+const maxQuantum = 200 * time.Microsecond
+
+// quantum is how long the fabric may gather packets before it hands them over: half of the shortest one-way path, host
+// to switch to host, so that what a host measures as round trip stays within a quarter of what the lab file says.
+// Gathering takes a wake-up a quantum instead of one a packet.
+func (p *planner) quantum() time.Duration {
+	shortest := maxQuantum
+	for _, l := range p.lab.Links {
+		shortest = min(shortest, p.scale.Time(l.Delay))
+	}
+	return shortest
+}
+
 func (p *planner) hosts() {
 	if len(p.lab.Hosts) == 0 {
 		p.bad("no hosts")
@@ -262,7 +276,7 @@ func (p *planner) switches() {
 			}
 		}
 		p.out.Fabrics = append(p.out.Fabrics, fabricPlan{Switch: s.Name, Host: s.Host, Socket: socket,
-			Config: fabric.Config{Name: s.Name, TimeScale: p.scale.Factor(), Buffer: s.Buffer, MaxFrame: max(fabric.DefaultMaxFrame, p.maxMTU()+18)}})
+			Config: fabric.Config{Name: s.Name, TimeScale: p.scale.Factor(), Buffer: s.Buffer, MaxFrame: max(fabric.DefaultMaxFrame, p.maxMTU()+18), Quantum: p.quantum()}})
 	}
 	for i, s := range p.lab.Switches {
 		fabrics[s.Name] = &p.out.Fabrics[i]

@@ -30,9 +30,3 @@ func (Backend) Timing(ctx context.Context, h remote.Host, nic *inventory.NIC) (*
 	}
 	return &nicbackends.Timing{P50: time.Duration(l.P50NS), P99: time.Duration(l.P99NS), Max: time.Duration(l.MaxNS), Samples: l.Samples}, nil
 }
-
-// ResetTiming forgets the lateness seen so far.
-func (Backend) ResetTiming(ctx context.Context, h remote.Host, nic *inventory.NIC) error {
-	_, err := run(ctx, h, "reset the lateness of NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "lateness=reset")
-	return err
-}
