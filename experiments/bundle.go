@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -115,11 +116,14 @@ func (b *Bundle) Write(name string, data []byte) error {
 
 // WriteJSON is Write with the document indented as every JSON file of a bundle is.
 func (b *Bundle) WriteJSON(name string, v any) error {
-	data, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
+	enc.SetIndent("", " ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("bundle: %s: %w", name, err)
 	}
-	return b.Write(name, append(data, '\n'))
+	return b.Write(name, data.Bytes())
 }
 
 // Close writes the manifest.

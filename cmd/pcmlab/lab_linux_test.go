@@ -178,11 +178,11 @@ func (h *home) counts(r experiments.Result, out outcome) {
 	}
 }
 
-// TestRun_incast is the main job with shorter phases: one command, everything agrees, the folder stands alone.
+// TestRun_incast is the main job: one command, everything agrees, the folder stands alone.
 func TestRun_incast(t *testing.T) {
 	h := newHome(t)
 	h.needLab()
-	out, result, doc, ok := h.quiet("run", h.playbook("4s"), "-i", repo("labs/virtual-4.yaml"))
+	out, result, doc, ok := h.quiet("run", repo("playbooks/incast-3to1.yaml"), "-i", repo("labs/virtual-4.yaml"))
 	if !ok {
 		t.Skip("the machine was too busy in three runs for rates to be judged; their counts agreed")
 	}

@@ -41,7 +41,7 @@ func TestBackend(t *testing.T) {
 	if err := (Backend{}).Setup(t.Context(), h, nil, nic); err != nil {
 		t.Error(err)
 	}
-	want := []string{"pcmlab nic counters --device softnic0 -o json", "pcmlab nic set --device softnic0 dcqcn=on", "pcmlab nic set --device softnic0 dcqcn=off"}
+	want := []string{"pcmlab nic counters --device softnic0 -o json", "pcmlab nic set --device softnic0 dcqcn=on lateness=reset", "pcmlab nic set --device softnic0 dcqcn=off lateness=reset"}
 	if diff := cmp.Diff(want, h.asked); diff != "" {
 		t.Errorf("commands (-want +got)\n%s", diff)
 	}
