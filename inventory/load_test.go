@@ -25,7 +25,7 @@ func TestLoad_virtual4IsTheMainJobsLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Lab{Name: "virtual-4", Virtual: &Virtual{TimeScale: 50, MaxLateness: 20 * time.Millisecond}}
+	want := &Lab{Name: "virtual-4", Virtual: &Virtual{TimeScale: 50, MaxLateness: 5 * time.Millisecond}}
 	for i, name := range []string{"h1", "h2", "h3", "r1"} {
 		ip := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(11 + i)}), 24)
 		want.Hosts = append(want.Hosts, &Host{Name: name, NICs: []*NIC{{Device: "softnic0", Netdev: "eth0", IP: ip, Port: 1, Backend: "softnic",
