@@ -298,7 +298,7 @@ func (b *planner) capabilities(backends nicbackends.Registry) (map[nicbackends.C
 					missing[c] = fmt.Sprintf("the %s NIC of %s has no %s", backend.Name(), end.host, c)
 				case c == nicbackends.ECN && !end.nic.ECN:
 					missing[c] = fmt.Sprintf("ecn is off on the NIC of %s", end.host)
-				case c == nicbackends.CC && end.nic.DCQCN != nil && !*end.nic.DCQCN:
+				case (c == nicbackends.CC || c == nicbackends.CNP) && end.nic.DCQCN != nil && !*end.nic.DCQCN:
 					missing[c] = fmt.Sprintf("dcqcn is off on the NIC of %s", end.host)
 				}
 			}

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,24 @@ func TestParsePlaybook_mistakes(t *testing.T) {
 				t.Errorf("%s: got:\n%v\nwant %q at %s", c.why, err, c.want, c.at)
 			}
 		})
+	}
+}
+
+var update = flag.Bool("update", false, "write schema.json anew")
+
+// TestSchemaFile: the committed schema, which editors read, is that of the types.
+func TestSchemaFile(t *testing.T) {
+	if *update {
+		if os.Getenv("CI") != "" {
+			t.Fatal("-update in CI would bless whatever is there")
+		}
+		if err := os.WriteFile("schema.json", SchemaPlaybook(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("schema.json")
+	if err != nil || string(got) != string(SchemaPlaybook()) {
+		t.Errorf("schema.json is not that of the types (%v): go test ./experiments -run TestSchemaFile -update", err)
 	}
 }
 

@@ -28,6 +28,7 @@ type Runner struct {
 	ID       string            // of the run; "" makes one from the time
 	Command  []string          // the command line, for the record
 	Sets     map[string]string // --set values, for the record
+	Made     any               // how the lab was made, for the record (lab-made.json); nil: it was there
 	Progress func(Event)       // called with each event as it happens; may be nil
 
 	plan     *Plan
@@ -146,7 +147,11 @@ func (r *Runner) writeInputs() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
+	var made error
+	if r.Made != nil {
+		made = r.bundle.WriteJSON("lab-made.json", r.Made)
+	}
+	return errors.Join(made,
 		r.bundle.Write("playbook.yaml", r.Playbook.Source),
 		r.bundle.Write("lab.yaml", lab),
 		r.bundle.WriteJSON("plan.json", r.plan),

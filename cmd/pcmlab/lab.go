@@ -32,12 +32,12 @@ func isUp(l *inventory.Lab) bool {
 	return len(l.Hosts) > 0 && l.Hosts[0].SSH.KnownHosts != "" && l.Hosts[0].SSH.Port != 0
 }
 
-// raise brings up a lab for one run. It dies with this process unless keep is set. down may be called in any case.
-func (e *env) raise(ctx context.Context, lab *inventory.Lab, keep bool, show *progressView) (*inventory.Lab, func() error, error) {
+// raise brings up a lab for one run. It dies with this process unless keep is set.
+func (e *env) raise(ctx context.Context, lab *inventory.Lab, keep bool, show *progressView) (*vlab.Instance, func() error, error) {
 	show.step("raising virtual lab %s: %d hosts, time scale %g", lab.Name, len(lab.Hosts), lab.Scale().Factor())
 	inst, err := vlab.Up(ctx, lab, vlab.Options{Ephemeral: !keep, Progress: func(s vlab.Step) { e.log.Info("lab", "step", s.What, "after", s.At) }})
 	if err != nil {
-		return nil, func() error { return nil }, err
+		return nil, nil, err
 	}
 	show.step("lab %s is up", inst.ID)
 	down := func() error {
@@ -50,7 +50,7 @@ func (e *env) raise(ctx context.Context, lab *inventory.Lab, keep bool, show *pr
 		_, err := inst.Down(ctx)
 		return err
 	}
-	return inst.Lab(), down, nil
+	return inst, down, nil
 }
 
 func newLabCommand(e *env) *cobra.Command {

@@ -19,7 +19,8 @@ import (
 
 // backends are the kinds of NIC that this pcmlab knows.
 func backends() nicbackends.Registry {
-	return nicbackends.NewRegistry(softnic.Backend{}, perftest.Plain{})
+	return nicbackends.NewRegistry(softnic.Backend{}, perftest.Plain{},
+		perftest.Plain{Kind: "mlx5", Can: []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC}})
 }
 
 type runOptions struct {
@@ -109,7 +110,7 @@ func loadLab(nameOrFile string) (*inventory.Lab, error) {
 	return l, nil
 }
 
-func (e *env) run(ctx context.Context, o *runOptions, playbook string) (err error) {
+func (e *env) run(ctx context.Context, o *runOptions, playbook string) (ret error) {
 	if err := checkOutput(o.output, "table", "json"); err != nil {
 		return err
 	}
@@ -122,14 +123,14 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (err erro
 	}
 	show := e.newProgress(p)
 	defer show.stop()
-	raised := lab
+	raised, made := lab, any(nil)
 	if lab.Virtual != nil && !isUp(lab) {
-		down := func() error { return nil }
-		raised, down, err = e.raise(ctx, lab, o.keep, show)
-		defer func() { err = errors.Join(err, down()) }()
+		inst, down, err := e.raise(ctx, lab, o.keep, show)
 		if err != nil {
 			return err
 		}
+		defer func() { ret = errors.Join(ret, down()) }()
+		raised, made = inst.Lab(), inst.Provenance()
 	}
 	pool, err := remote.NewPool(raised, remote.Options{Run: experiments.NewRunID(p.Name, now()), Log: e.log})
 	if err != nil {
@@ -141,7 +142,7 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (err erro
 		return err
 	}
 	r := &experiments.Runner{Playbook: p, Lab: raised, Backends: backends(), Switches: map[string]experiments.SwitchKind{"fabric": experiments.SoftwareSwitch{}},
-		Dial: pool.Host, Out: out, ID: pool.Run(), Command: os.Args, Sets: sets, Progress: show.event}
+		Dial: pool.Host, Out: out, ID: pool.Run(), Command: os.Args, Sets: sets, Made: made, Progress: show.event}
 	result, runErr := r.Run(ctx)
 	show.stop()
 	if result == nil {

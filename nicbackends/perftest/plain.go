@@ -12,10 +12,12 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends"
 )
 
-// Plain is a kernel RDMA device that needs no settings of its own: soft-RoCE ("rxe") and the like. It can mark its
-// data ECN-capable by traffic class; it answers no marks (rxe sends no CNP and ignores CE).
+// Plain is a kernel RDMA device that is used as it is set up: nothing is changed, counters are read from sysfs. The zero
+// value is soft-RoCE, which marks its data ECN-capable by traffic class and answers no marks (rxe sends no CNP and
+// ignores CE).
 type Plain struct {
-	Kind string // name in inventories; "" means rxe
+	Kind string            // name in inventories; "" means rxe
+	Can  []nicbackends.Cap // what the hardware can do; nil means ECN alone
 }
 
 var _ nicbackends.Backend = Plain{}
@@ -28,8 +30,13 @@ func (p Plain) Name() string {
 	return p.Kind
 }
 
-// Caps is what such a NIC can do.
-func (Plain) Caps() []nicbackends.Cap { return []nicbackends.Cap{nicbackends.ECN} }
+// Caps is what such a NIC can do; whether it is switched on is not read.
+func (p Plain) Caps() []nicbackends.Cap {
+	if p.Can == nil {
+		return []nicbackends.Cap{nicbackends.ECN}
+	}
+	return p.Can
+}
 
 func portDir(nic *inventory.NIC) string {
 	return fmt.Sprintf("/sys/class/infiniband/%s/ports/%d", nic.Device, max(nic.Port, 1))
