@@ -228,12 +228,14 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 				return err
 			}
 			dirs[i] = path.Join(path.Dir(path.Dir(bin)), "runs", r.ID)
-			if facts[i], err = readFacts(gctx, h, dirs[i]); err != nil {
-				return err
-			}
+			// The lease comes before the folder: whenever this process dies, there is somebody to remove it.
 			deadline := r.plan.Duration + 30*time.Minute
 			leases[i], err = h.Start(gctx, remote.Cmd{Args: []string{"sleep", fmt.Sprint(int(deadline.Seconds()))},
 				Deadline: deadline, Step: "hold the run's folder", Restore: []string{"rm", "-rf", dirs[i]}})
+			if err != nil {
+				return err
+			}
+			facts[i], err = readFacts(gctx, h, dirs[i])
 			return err
 		})
 	}

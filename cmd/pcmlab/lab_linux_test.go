@@ -328,27 +328,33 @@ func (h *home) up() {
 	}
 }
 
-// TestRun_killed: kill -9 of the orchestrator in the middle of a phase leaves no process of the run on any host within
-// ten seconds, and cleanup has nothing left to do.
+// TestRun_killed: kill -9 of the orchestrator at any moment leaves no process of the run on any host within ten
+// seconds, and the next run starts.
 func TestRun_killed(t *testing.T) {
 	h := newHome(t)
 	h.up()
-	s := h.start("run", h.playbook("4s"), "-i", "up", "--out", h.dir+"/runs")
-	h.timeline(h.dir+"/runs", `"phase":"two"`)
-	if len(h.processes("r1")) == 0 {
-		t.Fatal("no server runs on r1 in the middle of a phase: the test would prove nothing")
-	}
-	s.cmd.Process.Signal(syscall.SIGKILL)
-	h.finish(s)
-	for _, host := range []string{"h1", "h2", "h3", "r1", "sw"} {
-		waitFor(t, 10*time.Second, "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
-	}
-	if out := h.run("lab", "exec", "--lab", "up", "sw", "--", "sh", "-c", "ls ~/.cache/pcmlab/runs"); strings.TrimSpace(out.stdout) != "" {
-		t.Errorf("the run's folder is left on sw: %s", out.stdout)
-	}
-	files, _ := filepath.Glob(h.dir + "/runs/*/manifest.json")
-	if len(files) != 0 {
-		t.Error("a run that was killed has a manifest, as if it had ended")
+	for _, moment := range []string{"host_reached", "traffic_ready", "capture_ready", `"phase":"two"`, "phases_end"} {
+		t.Run(strings.Trim(strings.NewReplacer(`"`, "", ":", "_").Replace(moment), "_"), func(t *testing.T) {
+			out := filepath.Join(h.dir, "runs-"+strings.Trim(moment[:4], `"`)+fmt.Sprint(len(moment)))
+			s := h.start("run", h.playbook("3s"), "-i", "up", "--out", out)
+			h.timeline(out, moment)
+			if moment == `"phase":"two"` && len(h.processes("r1")) == 0 {
+				t.Fatal("no server runs on r1 in the middle of a phase: the test would prove nothing")
+			}
+			s.cmd.Process.Signal(syscall.SIGKILL)
+			h.finish(s)
+			killed := time.Now()
+			for _, host := range []string{"h1", "h2", "h3", "r1", "sw"} {
+				waitFor(t, 10*time.Second-time.Since(killed), "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
+			}
+			t.Logf("all gone %v after the kill", time.Since(killed).Round(10*time.Millisecond))
+			if left := h.run("lab", "exec", "--lab", "up", "sw", "--", "sh", "-c", "ls ~/.cache/pcmlab/runs 2>/dev/null"); strings.TrimSpace(left.stdout) != "" {
+				t.Errorf("the run's folder is left on sw: %s", left.stdout)
+			}
+			if files, _ := filepath.Glob(out + "/*/manifest.json"); len(files) != 0 {
+				t.Error("a run that was killed has a manifest, as if it had ended")
+			}
+		})
 	}
 	if out := h.run("run", h.playbook("3s"), "-i", "up", "--out", h.dir+"/again", "-q"); out.code == exitInfra || out.code == exitBusy {
 		t.Errorf("the next run does not start: %s%s", out.stdout, out.stderr)

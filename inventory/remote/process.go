@@ -130,7 +130,7 @@ func (h *sshHost) openLink(ctx context.Context, line string, first *guard.Frame)
 	return l, ready, nil
 }
 
-// settle waits a moment for a session whose output has ended.
+// settle waits a moment for a session whose guard ends.
 func settle(s *session) {
 	ended := make(chan struct{})
 	go func() { s.Session.Wait(); close(ended) }()
@@ -231,8 +231,14 @@ func (p *process) run(ctx context.Context) {
 		l := p.link
 		p.mu.Unlock()
 		lost = p.carry(ctx, l)
+		if p.exited() {
+			// The guard ends now that its last word is acknowledged. Waiting for that keeps the promise that nothing is
+			// left when Run returns, and gives the channel back when sshd has it back.
+			settle(l.s)
+			break
+		}
 		l.s.Close()
-		if p.exited() || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
 		if err := p.comeBack(ctx, lost); err != nil {

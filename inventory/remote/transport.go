@@ -93,13 +93,16 @@ func (s *session) Close() error {
 // crowded is how long a caller waits for a free channel before a further connection is opened.
 const crowded = 300 * time.Millisecond
 
+// sessionWait bounds the wait for a session that sshd refuses while others of ours are in use.
+const sessionWait = 2 * time.Minute
+
 // openTimeout bounds the opening of a channel on a connection that is up.
 const openTimeout = 15 * time.Second
 
 // session opens a channel, on a connection with one to spare, on a further connection when all stay in use, and
 // waiting until one is free when there may be no more connections.
 func (h *sshHost) session(ctx context.Context) (*session, error) {
-	refusals := 0
+	lonely, began := 0, time.Now()
 	for {
 		t, n, err := h.reserve()
 		if err != nil {
@@ -111,10 +114,13 @@ func (h *sshHost) session(ctx context.Context) (*session, error) {
 			if !errors.As(err, &refused) || refused.Reason != ssh.ConnectionFailed && refused.Reason != ssh.ResourceShortage {
 				return s, err
 			}
-			// sshd allows fewer sessions than we thought: remember, and wait for one of ours to end.
-			// One that has just ended may still count there.
-			refusals++
-			if none := h.refused(t); none && refusals > 3 || refusals > 4*maxAttempts || pause(ctx, backoff(1, rand.Float64())) != nil {
+			// sshd allows fewer sessions than we thought: remember, and wait for one of ours to end, however long that
+			// takes. Without one of ours there is nothing to wait for, but one that has just ended may still count there.
+			lonely++
+			if none := h.refused(t); !none {
+				lonely = 0
+			}
+			if lonely > 2*maxAttempts || time.Since(began) > sessionWait || pause(ctx, backoff(1, rand.Float64())) != nil {
 				return nil, fault(Infrastructure, "raise MaxSessions in sshd_config there", "%s refuses a further session (MaxSessions): %w", t.addr, err)
 			}
 			continue
