@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -85,48 +86,72 @@ func phaseValue(p *analysis.PhaseSummary, metric string, q Query) (float64, erro
 	return 0, &NotMeasured{metric + q.String(), "is not known per phase"}
 }
 
-// phaseFlow sums over the queue pairs of one flow.
+// flowNumbers are what is known of one queue pair, in a phase or over the whole capture; nil is not known there.
+type flowNumbers struct {
+	goodput, hwGoodput, utilisation, cnps, cnpRate *float64
+	packets, ce, retransmitted                     int64
+}
+
+// phaseFlow sums over the queue pairs of one flow in one phase.
 func (m *documentMetrics) phaseFlow(p *analysis.PhaseSummary, metric string, q Query) (float64, error) {
-	sum, packets, ce, found := 0.0, 0.0, 0.0, false
+	var pairs []flowNumbers
 	for _, f := range p.Flows {
-		if !contains(m.flowIDs[q.Flow], f.Flow) {
-			continue
+		if slices.Contains(m.flowIDs[q.Flow], f.Flow) {
+			pairs = append(pairs, flowNumbers{&f.GoodputBps, &f.HWGoodputBps, f.Utilisation, asFloat(f.CNPs), f.CNPRateHz, f.Packets, f.CEPackets, f.RetransmittedPackets})
 		}
-		found = true
-		var v float64
-		var err error
+	}
+	return flowValue(pairs, metric, q)
+}
+
+// wholeFlow is phaseFlow for the whole capture.
+func (m *documentMetrics) wholeFlow(metric string, q Query) (float64, error) {
+	var pairs []flowNumbers
+	for _, f := range m.doc.Flows {
+		if slices.Contains(m.flowIDs[q.Flow], f.ID) {
+			pairs = append(pairs, flowNumbers{f.GoodputBps, f.HWGoodputBps, nil, asFloat(f.CNPs), f.CNPRateHz, f.Packets, f.CEPackets, f.RetransmittedPackets})
+		}
+	}
+	return flowValue(pairs, metric, q)
+}
+
+func flowValue(pairs []flowNumbers, metric string, q Query) (float64, error) {
+	if len(pairs) == 0 {
+		return 0, &NotMeasured{metric + q.String(), "the flow was not seen"}
+	}
+	total, packets, ce := 0.0, int64(0), int64(0)
+	for _, n := range pairs {
+		packets, ce = packets+n.packets, ce+n.ce
+		var v *float64
 		switch metric {
 		case "goodput":
-			v = f.GoodputBps
+			v = n.goodput
 		case "hw_goodput":
-			v = f.HWGoodputBps
+			v = n.hwGoodput
 		case "utilisation":
-			v, err = measured(metric, q, f.Utilisation)
+			v = n.utilisation
 		case "cnps":
-			v, err = measured(metric, q, asFloat(f.CNPs))
+			v = n.cnps
 		case "cnp_rate":
-			v, err = measured(metric, q, f.CNPRateHz)
-		case "ce_packets":
-			v = float64(f.CEPackets)
-		case "ce_share":
-			packets, ce = packets+float64(f.Packets), ce+float64(f.CEPackets)
+			v = n.cnpRate
+		case "ce_packets", "ce_share":
+			v = asFloat(&n.ce)
 		case "retransmissions":
-			v = float64(f.RetransmittedPackets)
+			v = asFloat(&n.retransmitted)
 		default:
 			return 0, &NotMeasured{metric + q.String(), "is not known per flow"}
 		}
-		if err != nil {
-			return 0, err
+		if v == nil {
+			return 0, &NotMeasured{metric + q.String(), "the capture does not show it"}
 		}
-		sum += v
+		total += *v
 	}
-	switch {
-	case !found:
-		return 0, &NotMeasured{metric + q.String(), "the flow was not seen in this phase"}
-	case metric == "ce_share" && packets > 0:
-		return ce / packets, nil
+	if metric != "ce_share" {
+		return total, nil
 	}
-	return sum, nil
+	if packets == 0 {
+		return 0, &NotMeasured{metric + q.String(), "no data packet was captured"}
+	}
+	return float64(ce) / float64(packets), nil
 }
 
 func (m *documentMetrics) whole(metric string, q Query) (float64, error) {
@@ -164,47 +189,6 @@ func (m *documentMetrics) whole(metric string, q Query) (float64, error) {
 		return float64(a.ActiveFlows), nil
 	}
 	return 0, &NotMeasured{metric + "()", "is known per phase only: give phase=\"...\""}
-}
-
-func (m *documentMetrics) wholeFlow(metric string, q Query) (float64, error) {
-	sum, found := 0.0, false
-	for i := range m.doc.Flows {
-		f := &m.doc.Flows[i]
-		if !contains(m.flowIDs[q.Flow], f.ID) {
-			continue
-		}
-		found = true
-		var v float64
-		var err error
-		switch metric {
-		case "goodput":
-			v, err = measured(metric, q, f.GoodputBps)
-		case "hw_goodput":
-			v, err = measured(metric, q, f.HWGoodputBps)
-		case "ce_packets":
-			v = float64(f.CEPackets)
-		case "cnps":
-			v, err = measured(metric, q, asFloat(f.CNPs))
-		case "cnp_rate":
-			v, err = measured(metric, q, f.CNPRateHz)
-		case "retransmissions":
-			v = float64(f.RetransmittedPackets)
-		case "ce_share":
-			if f.Packets > 0 {
-				v = float64(f.CEPackets) / float64(f.Packets)
-			}
-		default:
-			return 0, &NotMeasured{metric + q.String(), "is not known per flow"}
-		}
-		if err != nil {
-			return 0, err
-		}
-		sum += v
-	}
-	if !found {
-		return 0, &NotMeasured{metric + q.String(), "the flow was not seen"}
-	}
-	return sum, nil
 }
 
 func (m *documentMetrics) lost(q Query) (float64, error) {
@@ -265,13 +249,4 @@ func asFloat(v *int64) *float64 {
 	}
 	f := float64(*v)
 	return &f
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 
 	"github.com/pcmlab/pcmlab/experiments"
 	"github.com/pcmlab/pcmlab/inventory/remote"
@@ -73,8 +74,8 @@ func exitCode(err error) int {
 }
 
 func rate(err error, found map[int]bool) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
+	if several(err) {
+		for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 			rate(e, found)
 		}
 		return
@@ -97,6 +98,11 @@ func rate(err error, found map[int]bool) {
 	default:
 		found[exitInfra] = true
 	}
+}
+
+// several says that err joins errors of their own, and is not one error that wraps a class and a cause ("%w: %w").
+func several(err error) bool {
+	return reflect.TypeOf(err) == reflect.TypeOf(errors.Join(err))
 }
 
 func printExitCodes(w io.Writer) {

@@ -40,6 +40,9 @@ var rateUnits = []struct {
 
 // ParseRate reads a rate such as "25Gbit/s", "500 Mb/s" or "1.5Gbps"; the unit is always bits, never bytes.
 func ParseRate(s string) (Rate, error) {
+	if strings.Contains(s, "B/s") || strings.Contains(s, "Bps") {
+		return 0, fmt.Errorf("rate %q: a B stands for bytes; rates are in bits: 25Gbit/s or 25Gb/s", s)
+	}
 	text := strings.ToLower(strings.TrimSpace(s))
 	for _, u := range rateUnits {
 		number, ok := strings.CutSuffix(text, u.suffix)
