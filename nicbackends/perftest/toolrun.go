@@ -3,6 +3,7 @@ package perftest
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -17,7 +18,7 @@ type measurement struct {
 	completed []time.Duration
 	scnt      int // messages posted, as the tool counts them
 	ccnt      int // messages completed
-	sampled   int // by duration: completions inside the window
+	sampled   float64 // by duration: completions inside the window
 
 	start       time.Time
 	from, until time.Duration // window
@@ -95,7 +96,7 @@ func (m *measurement) drive(ctx context.Context, q QP) error {
 			}
 		}
 		if room > 0 {
-			m.note(now, room, 0)
+			m.post(now, room)
 			if err := post(room, m.size); err != nil {
 				return err
 			}
@@ -106,7 +107,7 @@ func (m *measurement) drive(ctx context.Context, q QP) error {
 			wait = min(wait, max(m.end-now, time.Millisecond))
 		}
 		n, err := q.Completions(ctx, wait)
-		m.note(time.Since(m.start), 0, n)
+		m.done(now, time.Since(m.start), n)
 		done += n
 		if err != nil {
 			return err
@@ -114,32 +115,43 @@ func (m *measurement) drive(ctx context.Context, q QP) error {
 	}
 }
 
-// note records what happened on one queue pair at now.
-func (m *measurement) note(now time.Duration, posted, completed int) {
+// post records that messages were posted at now.
+func (m *measurement) post(now time.Duration, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.scnt += posted
-	m.ccnt += completed
-	if m.o.duration > 0 {
-		if now >= m.from && now < m.until {
-			m.sampled += completed
+	m.scnt += n
+	if m.o.duration == 0 {
+		for range n {
+			m.posted = append(m.posted, now)
+		}
+	}
+}
+
+// done records that messages completed between since, when the queue was last seen empty, and now. On a busy machine
+// this process may look late: completions of a look that spans an end of the window count with the part of the time
+// that lies inside, so that the rate does not depend on when the process was let run.
+func (m *measurement) done(since, now time.Duration, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ccnt += n
+	if m.o.duration == 0 {
+		for range n {
+			m.completed = append(m.completed, now)
 		}
 		return
 	}
-	for range posted {
-		m.posted = append(m.posted, now)
-	}
-	for range completed {
-		m.completed = append(m.completed, now)
+	if inside := min(now, m.until) - max(since, m.from); inside > 0 && now > since {
+		m.sampled += float64(n) * float64(inside) / float64(now-since)
 	}
 }
 
 func (m *measurement) drain(ctx context.Context, q QP, inFlight int) error {
 	deadline := time.Now().Add(drainTime)
 	for inFlight > 0 && time.Now().Before(deadline) {
+		since := time.Since(m.start)
 		n, err := q.Completions(ctx, min(completionPoll, time.Until(deadline)))
 		inFlight -= n
-		m.note(time.Since(m.start), 0, n)
+		m.done(since, time.Since(m.start), n)
 		if err != nil {
 			return err
 		}
@@ -156,7 +168,7 @@ func (o *toolOptions) unitBytes() float64 {
 }
 
 func (m *measurement) report() report {
-	n, took := m.sampled, m.until-m.from
+	n, took := int(math.Round(m.sampled)), m.until-m.from
 	if m.o.duration == 0 {
 		n, took = len(m.completed), m.completed[len(m.completed)-1]-m.posted[0]
 	}
