@@ -16,8 +16,8 @@ type measurement struct {
 	mu        sync.Mutex
 	posted    []time.Duration // by iterations alone, in order of posting over all queue pairs
 	completed []time.Duration
-	scnt      int // messages posted, as the tool counts them
-	ccnt      int // messages completed
+	scnt      int     // messages posted, as the tool counts them
+	ccnt      int     // messages completed
 	sampled   float64 // by duration: completions inside the window
 
 	start       time.Time
