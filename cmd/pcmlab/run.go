@@ -66,6 +66,12 @@ func completeFiles(ext ...string) func(*cobra.Command, []string, string) ([]stri
 
 // loadBoth reads a playbook and a lab and applies --set values; mistakes of both files come at once.
 func loadBoth(playbook, lab string, sets []string) (*experiments.Playbook, *inventory.Lab, map[string]string, error) {
+	if kindOf(playbook) == "lab" {
+		return nil, nil, nil, usagef("%s is a lab file: the playbook comes first, the lab behind -i", playbook)
+	}
+	if kindOf(lab) == "playbook" {
+		return nil, nil, nil, usagef("-i %s is a playbook: -i wants a lab file, or the name of a virtual lab that is up", lab)
+	}
 	p, perr := experiments.LoadPlaybook(playbook)
 	l, lerr := loadLab(lab)
 	if err := errors.Join(perr, lerr); err != nil {

@@ -63,7 +63,7 @@ func validateFile(path string) (what string, err error) {
 	if err != nil {
 		return "", &codedError{exitUsage, err}
 	}
-	if looksLikePlaybook(string(data)) {
+	if kindOf(path) == "playbook" {
 		p, err := experiments.ParsePlaybook(path, data)
 		if err != nil {
 			return "", err
@@ -77,16 +77,22 @@ func validateFile(path string) (what string, err error) {
 	return fmt.Sprintf("lab %s, %d hosts", l.Name, len(l.Hosts)), nil
 }
 
-// looksLikePlaybook tells the two kinds of file apart by the keys that only one of them has.
-func looksLikePlaybook(text string) bool {
-	for line := range strings.Lines(text) {
-		for _, key := range []string{"playbook:", "phases:", "flows:", "traffic:", "expect:"} {
-			if strings.HasPrefix(line, key) {
-				return true
-			}
+// kindOf tells lab files and playbooks apart by the keys that only one of them has: "lab", "playbook", or "" when it
+// cannot tell.
+func kindOf(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	kinds := map[string]string{"playbook": "playbook", "phases": "playbook", "flows": "playbook", "traffic": "playbook", "expect": "playbook",
+		"lab": "lab", "links": "lab", "switches": "lab", "taps": "lab", "virtual": "lab"}
+	for line := range strings.Lines(string(data)) {
+		key, _, _ := strings.Cut(line, ":")
+		if kind, ok := kinds[key]; ok {
+			return kind
 		}
 	}
-	return false
+	return ""
 }
 
 func newPlanCommand(e *env) *cobra.Command {
