@@ -27,6 +27,7 @@ test: build check unit lab cross ## everything
 check: ## formatting, vet, changelog
 	@test -z "$$(gofmt -l . )" || { echo "gofmt needed:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
+	$(GO) mod tidy -diff
 
 unit: ## tests that need no lab
 	$(GO) test -timeout 15m $$($(GO) list ./... | grep -v -E '/(cmd/pcmlab|inventory/vlab|inventory/fabric|nicbackends/softnic)(/|$$)')
