@@ -74,7 +74,7 @@ func (d *Doc) tree(data []byte) *node {
 	if !d.checkText(string(data)) {
 		return nil
 	}
-	if !d.checkTabs() {
+	if !d.checkTabs() || !d.emptyEntries() {
 		return nil
 	}
 	source := strings.Join(d.lines, "\n")
@@ -169,6 +169,28 @@ func (d *Doc) checkTabs() bool {
 	return ok
 }
 
+// emptyEntries refuses a dash with nothing behind or below it, into which the YAML library draws the line that follows.
+func (d *Doc) emptyEntries() bool {
+	ok := true
+	for i, l := range d.lines {
+		dash := len(l) - len(strings.TrimLeft(l, " "))
+		if strings.TrimRight(l, " ") != l[:dash]+"-" {
+			continue
+		}
+		for _, next := range d.lines[i+1:] {
+			if strings.TrimSpace(next) == "" {
+				continue
+			}
+			if indent := len(next) - len(strings.TrimLeft(next, " ")); indent <= dash && !strings.HasPrefix(next[indent:]+" ", "- ") {
+				d.add(i+1, dash+1, 1, Syntax, "an entry without a value", "write the value behind the dash, or remove the line")
+				ok = false
+			}
+			break
+		}
+	}
+	return ok
+}
+
 // parse runs the YAML library, which stops at its first mistake, and turns a panic of it into a mistake.
 func (d *Doc) parse(source string) (file *ast.File, err error) {
 	defer func() {
@@ -179,7 +201,7 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 	}()
 	tokens := lexer.Tokenize(source + "\n") // without a last line end the library drops a tag that stands there
 	if !d.shallow(tokens) {
-		return nil, errors.New("too deep")
+		return nil, errors.New("not taken apart")
 	}
 	file, err = parser.ParseBytes([]byte(source), 0, parser.AllowDuplicateMapKey())
 	if err == nil {
@@ -250,12 +272,14 @@ func (d *Doc) shallow(tokens token.Tokens) bool {
 		return false
 	}
 	depth, chain, line := 0, 0, 0
+	ok := true
 	for _, t := range tokens {
 		if t.Position != nil && t.Position.Line != line {
 			line, chain = t.Position.Line, 0
 		}
 		if t.Type == token.TagType {
 			d.addToken(t, Dialect, "tags (!) are not read", "remove it, or quote the text")
+			ok = false // what the library makes of the rest depends on the tag
 		}
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
@@ -272,8 +296,11 @@ func (d *Doc) shallow(tokens token.Tokens) bool {
 			return false
 		}
 	}
-	return true
+	return ok
 }
+
+// lone is an indicator of YAML with nothing behind it: a key, an entry or a value that is empty.
+var lone = regexp.MustCompile(`^[-?:]([ \t]|$)`)
 
 type converter struct {
 	doc     *Doc
@@ -331,7 +358,7 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		if t.Type == token.StringType && numberLike.MatchString(t.Value) {
 			n.kind = number
 		}
-		if t.Type == token.StringType && (!c.doc.written(n) || n.text != "" && strings.ContainsRune(",[]{}#&*!|>'\"%@`", rune(n.text[0]))) {
+		if t.Type == token.StringType && (!c.doc.written(n) || n.text != "" && strings.ContainsRune(",[]{}#&*!|>'\"%@`", rune(n.text[0])) || lone.MatchString(n.text)) {
 			c.doc.add(n.line, n.col, 1, Syntax, "text that YAML readers read differently", "quote it, and look for tabs in it")
 		}
 		if t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType {
@@ -388,7 +415,7 @@ func (d *Doc) written(n *node) bool {
 	want := strings.Fields(n.text)
 	rest := d.rest(n)
 	for i, next := 0, n.line; i < len(want); {
-		rest = strings.TrimLeft(rest, " \t")
+		rest = strings.TrimLeft(rest, " ")
 		if rest == "" && next < len(d.lines) && i > 0 {
 			rest = d.lines[next]
 			next++
@@ -422,7 +449,7 @@ func (c *converter) colon(key *node, v *ast.MappingValueNode) {
 		c.doc.add(key.line, key.col, key.width, Syntax, fmt.Sprintf("key %s and its colon are on different lines", quote(key.text)), "write "+key.text+": …")
 		return
 	}
-	if t := v.Key.GetToken(); t != nil && t.Type != token.StringType {
+	if t := v.Key.GetToken(); t != nil && (t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType) {
 		return // after quotes the colon needs no space
 	}
 	line, col := v.Start.Position.Line, v.Start.Position.Column
@@ -458,6 +485,10 @@ func (c *converter) key(a ast.MapKeyNode) *node {
 	default:
 		n.kind = refused
 		c.doc.add(n.line, n.col, 1, Dialect, "keys are plain text", "write key: value")
+	}
+	if n.kind == text && t.Type != token.SingleQuoteType && t.Type != token.DoubleQuoteType && (!c.doc.written(n) || lone.MatchString(n.text)) {
+		n.kind = refused
+		c.doc.add(n.line, n.col, n.width, Syntax, "a key that YAML readers read differently", "quote it, and look for tabs in it")
 	}
 	return n
 }
