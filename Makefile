@@ -30,10 +30,10 @@ check: ## formatting, vet, changelog
 	$(GO) mod tidy -diff
 
 unit: ## tests that need no lab
-	$(GO) test -timeout 15m $$($(GO) list ./... | grep -v -E '/(cmd/pcmlab|inventory/vlab|inventory/fabric|nicbackends/softnic)(/|$$)')
+	.ci/tests -timeout 15m $$($(GO) list ./... | grep -v -E '/(cmd/pcmlab|inventory/vlab|inventory/fabric|nicbackends/softnic)(/|$$)')
 
 lab: ## tests that raise virtual labs
-	$(GO) test -count=1 -p 1 -timeout 20m $(LABPKGS)
+	.ci/tests -count=1 -p 1 -timeout 20m $(LABPKGS)
 
 cross: ## the pushed binary on amd64 and arm64, the offline verbs on macOS
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/pcmlab
