@@ -34,7 +34,7 @@ func (r *Runner) prepareTraffic(ctx context.Context) (*traffic, error) {
 			Server: perftest.Endpoint{Host: r.hosts[pf.To], NIC: pf.toNIC}, Client: perftest.Endpoint{Host: r.hosts[pf.From], NIC: pf.fromNIC}})
 	}
 	session, err := perftest.NewSession(flows, perftest.SessionOptions{Run: r.ID, Owner: owner(), Slack: flowSlack, Pin: r.Lab.Virtual == nil,
-		Ports: perftest.PortRange{First: r.Playbook.Ports.First, Count: r.Playbook.Ports.Count}, Life: r.plan.Duration + 20*time.Minute})
+		Ports: r.Playbook.Ports, Life: r.plan.Duration + 20*time.Minute})
 	if err != nil {
 		return nil, inputError(err)
 	}

@@ -50,10 +50,9 @@ type PlannedFlow struct {
 	Server   []string      `json:"server"`
 	Client   []string      `json:"client"`
 
-	params     perftest.Params
-	fromNIC    *inventory.NIC
-	toNIC      *inventory.NIC
-	startPhase int
+	params  perftest.Params
+	fromNIC *inventory.NIC
+	toNIC   *inventory.NIC
 }
 
 // PlannedCapture is one tap.
@@ -181,34 +180,14 @@ func (b *planner) flows() {
 			continue
 		}
 		pf := PlannedFlow{Name: f.Name, From: f.From, To: f.To, Begin: b.p.Phases[f.Start].Begin, Duration: f.Duration, Port: port,
-			fromNIC: from, toNIC: to, startPhase: f.Start}
+			fromNIC: from, toNIC: to}
 		pf.params = b.p.Traffic
 		pf.params.Port, pf.params.Duration = port, f.Duration
-		server, client := pf.params, pf.params
-		setNIC(&server, to)
-		setNIC(&client, from)
-		pf.Server, pf.Client = shownArgs(server.ServerArgs(), to), shownArgs(client.ClientArgs(to.IP.Addr().String()), from)
+		pf.Server, pf.Client = shownArgs(pf.params.On(to).ServerArgs(), to), shownArgs(pf.params.On(from).ClientArgs(to.IP.Addr().String()), from)
 		b.takePart(f.From, "sends "+f.Name)
 		b.takePart(f.To, "receives "+f.Name)
 		b.Flows = append(b.Flows, pf)
 	}
-}
-
-// setNIC fills in what depends on the host: device, port, traffic class.
-func setNIC(p *perftest.Params, nic *inventory.NIC) {
-	p.Device, p.IBPort, p.GIDIndex = nic.Device, nic.Port, nic.GIDIndex
-	if tc := TrafficClass(nic); tc != 0 {
-		p.TrafficClass = &tc
-	}
-}
-
-// TrafficClass is the IP traffic class byte of a NIC's data packets: DSCP in the upper six bits, ECT(0) below.
-func TrafficClass(nic *inventory.NIC) int {
-	tc := nic.DSCP << 2
-	if nic.ECN {
-		tc |= 2
-	}
-	return tc
 }
 
 func shownArgs(argv []string, nic *inventory.NIC) []string {

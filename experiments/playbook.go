@@ -21,8 +21,8 @@ type Playbook struct {
 	File     string
 	Source   []byte // as it was read; a bundle keeps it
 	Roles    []Role
-	Traffic  perftest.Params // of every flow; what depends on host or flow is filled in by Plan
-	Ports    PortRange
+	Traffic  perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
+	Ports    perftest.PortRange // pool of each receiver
 	Flows    []Flow
 	Phases   []Phase
 	Trims    Trims
@@ -38,9 +38,6 @@ type Role struct {
 	Name  string
 	Hosts []string
 }
-
-// PortRange is the pool of TCP ports of each receiver.
-type PortRange struct{ First, Count int }
 
 // Flow is one stream of messages from one host to another. It runs from the beginning of phase Start to the beginning
 // of phase Stop (an index one past the last phase means the end).
@@ -133,7 +130,7 @@ func inputError(err error) error {
 func SchemaPlaybook() []byte { return spec.SchemaJSON("pcmlab playbook", playbookFile{}) }
 
 func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
-	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: PortRange{f.Traffic.Port, f.Traffic.Ports}, doc: doc}
+	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports}, doc: doc}
 	hosts := map[string]bool{}
 	for _, e := range f.Hosts {
 		p.Roles = append(p.Roles, Role{e.Key, e.Value})

@@ -15,6 +15,7 @@ import (
 	"github.com/pcmlab/pcmlab/internal/spec/spectest"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 const incast = "../playbooks/incast-3to1.yaml"
@@ -325,7 +326,7 @@ func TestTrafficClass(t *testing.T) {
 		ecn  bool
 		want int
 	}{{0, false, 0}, {26, false, 0x68}, {26, true, 0x6a}, {0, true, 2}} {
-		if got := TrafficClass(&inventory.NIC{DSCP: c.dscp, ECN: c.ecn}); got != c.want {
+		if got := perftest.TrafficClass(&inventory.NIC{DSCP: c.dscp, ECN: c.ecn}); got != c.want {
 			t.Errorf("dscp %d, ecn %v: %#x, want %#x", c.dscp, c.ecn, got, c.want)
 		}
 	}

@@ -64,7 +64,7 @@ measured in its window less the trims of 'measure:'.
   cnps(phase="three") > 0               CNPs on the wire; cnp_rate() per second
   retransmissions() == 0                retransmitted packets
   lost() == 0                           packets lost between the taps before and behind the queue
-  all_phases(jain) is written as        jain(phase="*") >= 0.95: the lowest of all phases
+  jain(phase="*") >= 0.95               "*" is the lowest of all phases
   nic.h1.packet_seq_err == 0            counters of a NIC, after minus before
   switch.sw.dropped_packets == 0        counters of a switch
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/experiments"
@@ -178,5 +177,3 @@ func relative(path string) string {
 	}
 	return path
 }
-
-func now() time.Time { return time.Now() }

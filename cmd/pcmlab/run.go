@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -138,7 +139,7 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (ret erro
 		defer func() { ret = errors.Join(ret, down()) }()
 		raised, made = inst.Lab(), inst.Provenance()
 	}
-	pool, err := remote.NewPool(raised, remote.Options{Run: experiments.NewRunID(p.Name, now()), Log: e.log})
+	pool, err := remote.NewPool(raised, remote.Options{Run: experiments.NewRunID(p.Name, time.Now()), Log: e.log})
 	if err != nil {
 		return err
 	}

@@ -24,22 +24,7 @@ type end struct {
 }
 
 func newEnd(role Role, e Endpoint, p Params) end {
-	if p.Device == "" {
-		p.Device = e.NIC.Device
-	}
-	if p.IBPort == 0 && e.NIC.Port > 1 {
-		p.IBPort = e.NIC.Port
-	}
-	if p.TrafficClass == nil {
-		tc := e.NIC.DSCP << 2
-		if e.NIC.ECN {
-			tc |= 2 // ECT(0)
-		}
-		if tc != 0 {
-			p.TrafficClass = &tc
-		}
-	}
-	return end{role: role, host: e.Host, nic: e.NIC, params: p}
+	return end{role: role, host: e.Host, nic: e.NIC, params: p.On(e.NIC)}
 }
 
 // argv is the whole command line of this end.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pcmlab/pcmlab/inventory"
 )
 
 // The tools that the driver can run.
@@ -105,6 +107,33 @@ func (p Params) EffectiveMargin() time.Duration {
 // Window is the part of Duration over which the tool measures: Duration - 2 * margin. 0 without a Duration.
 func (p Params) Window() time.Duration {
 	return p.Duration - 2*p.EffectiveMargin()
+}
+
+// On fills in what p leaves open and a NIC decides: device, port of the device, GID index where the inventory gives one,
+// traffic class.
+func (p Params) On(nic *inventory.NIC) Params {
+	if p.Device == "" {
+		p.Device = nic.Device
+	}
+	if p.IBPort == 0 && nic.Port > 1 {
+		p.IBPort = nic.Port
+	}
+	if p.GIDIndex == nil {
+		p.GIDIndex = nic.GIDIndex
+	}
+	if tc := TrafficClass(nic); p.TrafficClass == nil && tc != 0 {
+		p.TrafficClass = &tc
+	}
+	return p
+}
+
+// TrafficClass is the IP traffic class byte of a NIC's data packets: DSCP in the upper six bits, ECT(0) below.
+func TrafficClass(nic *inventory.NIC) int {
+	tc := nic.DSCP << 2
+	if nic.ECN {
+		tc |= 2
+	}
+	return tc
 }
 
 // ServerArgs is the argv of the receiving side.
