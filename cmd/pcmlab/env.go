@@ -56,5 +56,8 @@ func describe(err error) string {
 	if errors.As(err, &d) {
 		return strings.TrimRight(d.Detail(), "\n")
 	}
+	if text := err.Error(); strings.HasPrefix(text, "pcmlab ") { // it names the command itself
+		return text
+	}
 	return "pcmlab: " + err.Error()
 }
