@@ -15,8 +15,14 @@ type Document struct {
 	Aggregate  Aggregate   `json:"aggregate"`
 	Path       *Path       `json:"path"` // null without upstream taps
 	Directions []Direction `json:"directions"`
-	Series     Series      `json:"series"`
-	Checks     []Check     `json:"checks"`
+
+	Congestion    Congestion    `json:"congestion"`
+	PFC           []PausedPort  `json:"pfc"`         // PFC and PAUSE by who asked and for which priority
+	Connections   []Connection  `json:"connections"` // by RDMA-CM
+	Distributions Distributions `json:"distributions"`
+
+	Series Series  `json:"series"`
+	Checks []Check `json:"checks"`
 }
 
 // File is one capture that was read.
@@ -80,6 +86,11 @@ type Totals struct {
 	DuplicatePackets     int64            `json:"duplicate_packets"` // data packets whose PSN this tap had seen
 	LostBeforeTap        int64            `json:"lost_before_tap"`
 	MADPackets           int64            `json:"mad_packets"`
+	CMPackets            int64            `json:"cm_packets"` // those of RDMA-CM
+	FECNPackets          int64            `json:"fecn_packets"`
+	BECNPackets          int64            `json:"becn_packets"`     // CNPs without the bit do exist
+	MirroredPackets      int64            `json:"mirrored_packets"` // came inside GRE or ERSPAN
+	MissedByTap          int64            `json:"missed_by_tap"`
 	TruncatedRoCE        int64            `json:"truncated_roce_packets"` // cut before the end of their headers: counted, not analysed
 	PFCPauseFrames       int64            `json:"pfc_pause_frames"`
 	ICRCChecked          int64            `json:"icrc_checked"`
@@ -147,13 +158,27 @@ type Flow struct {
 	DuplicatePackets     int64    `json:"duplicate_packets"`
 	OutOfOrderPackets    int64    `json:"out_of_order_packets"`
 	LostBeforeTap        int64    `json:"lost_before_tap"`
+	SelectivePackets     int64    `json:"selective_packets"` // of the retransmitted ones: resent alone, not by a restart
+	MissedByTap          int64    `json:"missed_by_tap"`     // acknowledged, but never captured
 	RTTNS                Latency  `json:"rtt_ns"`
 	HWRTTNS              Latency  `json:"hw_rtt_ns"`
 	MessageNS            Messages `json:"message_ns"`
 	HWMessageNS          Messages `json:"hw_message_ns"`
-	DSCP                 []int    `json:"dscp"`
-	State                string   `json:"state"`
-	Notes                []string `json:"notes"`
+
+	CompletionNS Completions `json:"completion_ns"` // message_ns by operation
+	CEShare      *float64    `json:"ce_share"`      // ce_packets / packets
+	CNPGapNS     Latency     `json:"cnp_gap_ns"`    // between one CNP of this flow and the next
+	CNPDelayNS   Latency     `json:"cnp_delay_ns"`  // from the first CE mark without an answer to the CNP
+	Reaction     *Reaction   `json:"reaction"`      // null: no CNP was captured
+	Bursts       Bursts      `json:"bursts"`
+	Recovery     *Recovery   `json:"recovery"` // null: nothing was refused or sent again
+
+	DSCP []int `json:"dscp"`
+	PCP  []int `json:"pcp"` // of the outer VLAN tag; empty: untagged
+	VLAN []int `json:"vlan"`
+
+	State string   `json:"state"`
+	Notes []string `json:"notes"`
 }
 
 // Operations counts messages whose last packet was seen, by kind.
@@ -180,7 +205,9 @@ type Latency struct {
 	Samples int64  `json:"samples"`
 	Min     *int64 `json:"min"`
 	P50     *int64 `json:"p50"`
+	P90     *int64 `json:"p90"`
 	P99     *int64 `json:"p99"`
+	P999    *int64 `json:"p999"`
 	Max     *int64 `json:"max"`
 }
 
@@ -201,7 +228,10 @@ type Aggregate struct {
 	Jain               *float64       `json:"jain"`
 	Utilisation        *float64       `json:"utilisation"` // wire_bps over the link's rate
 	GoodputUtilisation *float64       `json:"goodput_utilisation"`
+	MinMax             *float64       `json:"min_max"` // lowest goodput over highest
 	ActiveFlows        int            `json:"active_flows"`
+	Common             *Common        `json:"common"`      // null: there is no moment at which all are active
+	Convergence        []Convergence  `json:"convergence"` // after each flow that joined or left
 	Excluded           []Excluded     `json:"excluded"`
 	PerPhase           []PhaseSummary `json:"per_phase"`
 }
@@ -226,7 +256,8 @@ type PhaseSummary struct {
 	WireBps            float64  `json:"wire_bps"`
 	Jain               *float64 `json:"jain"`
 	JainMeanOfBins     *float64 `json:"jain_mean_of_bins"`
-	JainBins           int      `json:"jain_bins"`  // bins in that mean
+	JainBins           int      `json:"jain_bins"` // bins in that mean
+	MinMax             *float64 `json:"min_max"`
 	JainPacer          *float64 `json:"jain_pacer"` // filled by a run that has the NICs' diagnostic log
 	Utilisation        *float64 `json:"utilisation"`
 	GoodputUtilisation *float64 `json:"goodput_utilisation"`
@@ -315,6 +346,7 @@ type Series struct {
 	BinNS   int64        `json:"bin_ns"`
 	StartNS int64        `json:"start_ns"`
 	Bins    int          `json:"bins"`
+	Jain    []*float64   `json:"jain"` // per bin, over the flows that are active in it; null: none
 	Flows   []FlowSeries `json:"flows"`
 }
 
@@ -323,6 +355,7 @@ type FlowSeries struct {
 	ID          string    `json:"id"`
 	FirstBin    int       `json:"first_bin"`
 	GoodputBps  []float64 `json:"goodput_bps"`
+	SentBps     []float64 `json:"sent_bps"` // whole frames of data packets, retransmissions included
 	Packets     []int64   `json:"packets"`
 	CE          []int64   `json:"ce"`
 	CNPs        []int64   `json:"cnps"` // null: the other direction was not captured
@@ -338,8 +371,19 @@ const (
 
 // Check is one verdict with the rows that led to it.
 type Check struct {
-	Name    string   `json:"name"`
-	Verdict string   `json:"verdict"`
-	Reason  string   `json:"reason"`
-	Rows    []string `json:"rows"`
+	Name    string     `json:"name"`
+	Verdict string     `json:"verdict"`
+	Reason  string     `json:"reason"`
+	Rows    []CheckRow `json:"rows"` // the first MaxCheckRows
+	More    int64      `json:"more"` // rows that were left out
+}
+
+// MaxCheckRows bounds the rows of a check.
+const MaxCheckRows = 50
+
+// CheckRow is one finding.
+type CheckRow struct {
+	Flow   string `json:"flow"` // empty: not about one flow
+	TimeNS *int64 `json:"time_ns"`
+	Detail string `json:"detail"`
 }

@@ -57,17 +57,32 @@ type Options struct {
 	Counters    *CounterDelta // nil means not read: "blind" cannot be told from quiet
 	CheckICRC   bool          // verify the ICRC of packets that were captured whole
 
+	ReorderWindow time.Duration // records that are late by less are sorted; 0 means DefaultReorderWindow, negative: file order
+	Expect        Expect        // what the checks hold the captures to
+	Workers       int           // goroutines that analyse; 0 means one a processor. The document is the same.
+
 	DedupWindow time.Duration // copies made by mirrors are removed within it; 0 means DefaultDedupWindow, negative: keep them
 	MaxCells    int           // bound on bins x flows held in memory; 0 means DefaultMaxCells
 }
 
+// Expect says what was asked for. What is left out is not checked.
+type Expect struct {
+	DSCP *int   // of data packets, 0 to 63
+	ECN  string // of data packets: "ect" (ECT(0), ECT(1) or CE) or "not_ect"; "" means whatever
+	// CNPScope is how the notifier paces: "qp", "ip_pair", "destination" or "port"; CNPInterval the least time between
+	// two CNPs of one such group.
+	CNPScope    string
+	CNPInterval time.Duration
+}
+
 // Defaults of Options.
 const (
-	DefaultBin         = 10 * time.Millisecond
-	DefaultDedupWindow = time.Millisecond
-	DefaultMaxCells    = 1 << 20
-	DefaultTrim        = time.Second
-	defaultTrimShare   = 0.1
+	DefaultBin           = 10 * time.Millisecond
+	DefaultReorderWindow = 10 * time.Millisecond
+	DefaultDedupWindow   = time.Millisecond
+	DefaultMaxCells      = 1 << 20
+	DefaultTrim          = time.Second
+	defaultTrimShare     = 0.1
 )
 
 // resolved returns o with its defaults filled in, or every mistake in it.
@@ -84,6 +99,9 @@ func (o Options) resolved() (Options, error) {
 	if o.DedupWindow == 0 {
 		o.DedupWindow = DefaultDedupWindow
 	}
+	if o.ReorderWindow == 0 {
+		o.ReorderWindow = DefaultReorderWindow
+	}
 	if o.MaxCells == 0 {
 		o.MaxCells = DefaultMaxCells
 	}
@@ -96,6 +114,10 @@ func (o Options) resolved() (Options, error) {
 	}
 	if o.LinkRateBps < 0 {
 		errs = append(errs, fmt.Errorf("link rate %g bit/s: must be positive", o.LinkRateBps))
+	}
+	errs = append(errs, o.Expect.mistakes()...)
+	if o.Workers < 0 {
+		errs = append(errs, fmt.Errorf("workers %d: must be positive", o.Workers))
 	}
 	for _, p := range o.Phases {
 		if p.EndNS <= p.StartNS {
@@ -123,4 +145,24 @@ func (p Phase) window(timeScale float64) (from, to int64) {
 		end = start
 	}
 	return p.StartNS + int64(max(start, 0)), p.EndNS - int64(max(end, 0))
+}
+
+func (x Expect) mistakes() (errs []error) {
+	if d := x.DSCP; d != nil && (*d < 0 || *d > 63) {
+		errs = append(errs, fmt.Errorf("expected DSCP %d: must be 0 to 63 (the traffic class is DSCP*4 + ECN)", *d))
+	}
+	switch x.ECN {
+	case "", "ect", "not_ect":
+	default:
+		errs = append(errs, fmt.Errorf("expected ECN %q: must be ect or not_ect", x.ECN))
+	}
+	switch x.CNPScope {
+	case "", ScopeQP, ScopeIPPair, ScopeDestination, ScopePort:
+	default:
+		errs = append(errs, fmt.Errorf("CNP scope %q: must be qp, ip_pair, destination or port", x.CNPScope))
+	}
+	if x.CNPInterval < 0 || (x.CNPScope != "") != (x.CNPInterval > 0) {
+		errs = append(errs, fmt.Errorf("CNP interval %v with scope %q: a pacing is a scope and a positive interval", x.CNPInterval, x.CNPScope))
+	}
+	return errs
 }
