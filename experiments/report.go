@@ -116,12 +116,12 @@ func verdictOf(r *Result) report.Verdict {
 func checksOf(checks []CheckResult) []analysis.Check {
 	out := []analysis.Check{}
 	for _, c := range checks {
-		row := analysis.Check{Name: c.Name, Verdict: string(c.Verdict), Reason: c.Reason, Rows: []string{}}
+		row := analysis.Check{Name: c.Name, Verdict: string(c.Verdict), Reason: c.Reason, Rows: []analysis.CheckRow{}}
 		if c.That != "" && c.That != c.Name {
-			row.Rows = append(row.Rows, c.That)
+			row.Rows = append(row.Rows, analysis.CheckRow{Detail: c.That})
 		}
 		for _, v := range c.Values {
-			row.Rows = append(row.Rows, fmt.Sprintf("%s = %.6g", v.Call, v.Value))
+			row.Rows = append(row.Rows, analysis.CheckRow{Detail: fmt.Sprintf("%s = %.6g", v.Call, v.Value)})
 		}
 		out = append(out, row)
 	}

@@ -50,7 +50,7 @@ func incast() *analysis.Document {
 	}
 	d.Checks = []analysis.Check{
 		{Name: "jain(phase=\"three\") >= 0.95", Verdict: analysis.Pass, Reason: "0.990"},
-		{Name: "retransmissions() == 0", Verdict: analysis.Fail, Reason: "3 packets", Rows: []string{"h2: 3"}},
+		{Name: "retransmissions() == 0", Verdict: analysis.Fail, Reason: "3 packets", Rows: []analysis.CheckRow{{Flow: "h2", Detail: "3 packets"}}},
 		{Name: "pfc_pause() == 0", Verdict: analysis.Skip, Reason: "needs pfc: the switch of this lab has none"},
 	}
 	return d
