@@ -11,15 +11,16 @@ type Completions struct {
 // Reaction says what the sender did after CNPs. An episode begins with a CNP while none is going on. Rates are those of
 // whole frames, retransmissions included, in windows of WindowNS.
 type Reaction struct {
-	WindowNS   int64   `json:"window_ns"`
-	Episodes   int64   `json:"episodes"`
-	Cut        int64   `json:"cut"`        // the rate fell below 95 % of what it had been
-	NoCut      int64   `json:"no_cut"`     // it did not, within four windows
-	Recovered  int64   `json:"recovered"`  // cut, and back at 95 %
-	Unfinished int64   `json:"unfinished"` // still going on at the flow's last packet
-	BeforeBps  *Rates  `json:"before_bps"` // of cut episodes: the window before the CNP's
-	LowestBps  *Rates  `json:"lowest_bps"` // of cut episodes: the lowest window
-	RecoverNS  Latency `json:"recover_ns"` // of recovered ones: from the CNP to the end of the first window at 95 %
+	WindowNS    int64   `json:"window_ns"`
+	Episodes    int64   `json:"episodes"`
+	Cut         int64   `json:"cut"`         // the rate fell below 95 % of what it had been
+	NoCut       int64   `json:"no_cut"`      // it did not, within four windows
+	Recovered   int64   `json:"recovered"`   // cut, and back at 95 %
+	Interrupted int64   `json:"interrupted"` // cut, and CNPs came again, after four windows without, before it was back
+	Unfinished  int64   `json:"unfinished"`  // still going on at the flow's last packet
+	BeforeBps   *Rates  `json:"before_bps"`  // of cut episodes: the window before the CNP's
+	LowestBps   *Rates  `json:"lowest_bps"`  // of cut episodes: the lowest window
+	RecoverNS   Latency `json:"recover_ns"`  // of recovered ones: from the CNP to the end of the first window at 95 %
 }
 
 // Rates summarises rates in bit/s.
