@@ -41,6 +41,8 @@ type Reader interface {
 	// Next fills p with the next packet. io.EOF means a whole file was read; *IncompleteError that a good prefix was;
 	// *FormatError that the file contradicts itself. An error stays: every later call returns it again.
 	Next(p *Packet) error
+	// ReadBatch fills b with the next packets, at least one, and otherwise returns Next's error.
+	ReadBatch(b *Batch) error
 	// Interfaces are those seen so far; the slice grows while reading a pcapng file.
 	Interfaces() []Interface
 	// Stats are the interface statistics seen so far, in file order; writers usually put them at the end.

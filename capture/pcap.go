@@ -104,3 +104,14 @@ func (r *pcapReader) badFraction(frac uint32) error {
 	}
 	return r.incomplete(r.offset(), "sub-second field %d is at least %d: corrupt record", frac, r.fraction)
 }
+
+// ReadBatch implements Reader.
+func (r *pcapReader) ReadBatch(b *Batch) error { return r.readBatch(r, b) }
+
+// buffered implements batchSource.
+func (r *pcapReader) buffered() bool {
+	if r.have() < pcapRecordHeader {
+		return false
+	}
+	return r.have() >= pcapRecordHeader+int(r.u32(r.buf[r.lo+8:]))
+}

@@ -358,3 +358,20 @@ func (r *pcapngReader) options(b []byte) func(yield func(code uint16, v []byte) 
 		}
 	}
 }
+
+// ReadBatch implements Reader.
+func (r *pcapngReader) ReadBatch(b *Batch) error { return r.readBatch(r, b) }
+
+// buffered implements batchSource. Next passes over blocks that hold no packet, so it must find one within what is in memory:
+// only a packet block at the very front counts.
+func (r *pcapngReader) buffered() bool {
+	if r.have() < 8 {
+		return false
+	}
+	b := r.buf[r.lo:]
+	switch r.u32(b) {
+	case blockEnhancedPacket, blockSimplePacket, blockPacketObsolete:
+		return r.have() >= int(r.u32(b[4:]))
+	}
+	return false
+}

@@ -18,9 +18,10 @@ var errCut = errors.New("stream ends inside a record")
 type source struct {
 	r      io.Reader
 	buf    []byte
-	lo, hi int   // unread bytes are buf[lo:hi]
-	base   int64 // offset of buf[0] in the stream
-	err    error // from r, io.EOF included; no more bytes will come
+	lo, hi int    // unread bytes are buf[lo:hi]
+	base   int64  // offset of buf[0] in the stream
+	err    error  // from r, io.EOF included; no more bytes will come
+	own    []byte // set aside while a batch's buffer is in use
 }
 
 func (s *source) offset() int64 { return s.base + int64(s.lo) }
