@@ -16,10 +16,11 @@ const (
 	Upstream Role = "upstream" // before the queue; used only for loss between taps
 )
 
-// Input is one capture file.
+// Input is what one tap captured.
 type Input struct {
-	Path string // pcap or pcapng
-	Tap  string // name of the tap, for messages and the document; may be empty
+	Path string   // pcap or pcapng, also inside gzip or zstd; capture.Stdin reads standard input
+	More []string // further files of the same tap that follow each other in time (a ring buffer), in any order
+	Tap  string   // name of the tap, for messages and the document; may be empty
 	Role Role
 }
 
