@@ -3,15 +3,17 @@ package analysis
 import (
 	"encoding/csv"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 )
 
-// Row is one number in long form, for CSV and for whoever wants to load it elsewhere. What was not measured has no row.
+// Row is one number in long form, for CSV, Parquet and whoever wants to load it elsewhere. What was not measured has no row.
 type Row struct {
 	Run    string
-	Flow   string // empty: about all flows
+	Flow   string // what the number is about, most often a flow; empty: all flows together
 	Metric string
-	TimeNS *int64 // start of the bin or phase; nil: about the whole capture
+	TimeNS *int64 // start of the bin, phase or event; nil: about the whole capture
 	Value  float64
 	Unit   string
 }
@@ -19,92 +21,247 @@ type Row struct {
 // RowHeader names the columns of Rows in CSV.
 var RowHeader = []string{"run", "flow", "metric", "time_ns", "value", "unit"}
 
-// Rows calls yield for every number of the document until it returns false; run names the run in each row.
-func (d *Document) Rows(run string, yield func(Row) bool) {
-	stop := false
-	emit := func(flow, metric string, at *int64, v float64, unit string) {
-		if !stop && !yield(Row{run, flow, metric, at, v, unit}) {
-			stop = true
-		}
-	}
-	count := func(flow, metric string, v int64) { emit(flow, metric, nil, float64(v), "packets") }
-	maybe := func(flow, metric string, at *int64, v *float64, unit string) {
-		if v != nil {
-			emit(flow, metric, at, *v, unit)
-		}
-	}
-	maybeInt := func(flow, metric string, at *int64, v *int64, unit string) {
-		if v != nil {
-			emit(flow, metric, at, float64(*v), unit)
-		}
-	}
+// rowEmitter hands out rows until yield has had enough.
+type rowEmitter struct {
+	run   string
+	yield func(Row) bool
+	done  bool
+}
 
-	t := d.Totals
-	count("", "packets", t.Packets)
-	count("", "roce_packets", t.RoCEPackets)
-	emit("", "payload_bytes", nil, float64(t.PayloadBytes), "bytes")
-	emit("", "unique_bytes", nil, float64(t.UniqueBytes), "bytes")
-	count("", "ce_data_packets", t.CEDataPackets)
-	count("", "ce_ack_packets", t.CEAckPackets)
-	count("", "cnp_packets", t.CNPPackets)
-	count("", "nak_packets", t.NAKPackets)
-	count("", "rnr_nak_packets", t.RNRNAKPackets)
-	count("", "retransmitted_packets", t.RetransmittedPackets)
-	count("", "lost_before_tap", t.LostBeforeTap)
-	a := d.Aggregate
-	maybe("", "goodput", nil, a.GoodputBps, "bit/s")
-	maybe("", "hw_goodput", nil, a.HWGoodputBps, "bit/s")
-	maybe("", "jain", nil, a.Jain, "1")
-	maybe("", "utilisation", nil, a.Utilisation, "1")
+func (e *rowEmitter) row(flow, metric string, at *int64, v float64, unit string) {
+	if !e.done && !e.yield(Row{e.run, flow, metric, at, v, unit}) {
+		e.done = true
+	}
+}
+
+// emit gives a row for each measure of v that has a value; prefix goes before the names.
+func emit[T any](e *rowEmitter, measures []measure[T], prefix, flow string, at *int64, v *T) {
+	for i := range measures {
+		if e.done {
+			return
+		}
+		m := &measures[i]
+		if x, ok := number(m.of(v)); ok {
+			e.row(flow, prefix+m.name, at, x, m.unit)
+		}
+	}
+}
+
+// counts emits a map of counters in the order of its keys.
+func (e *rowEmitter) counts(flow, prefix string, m map[string]int64) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		e.row(flow, prefix+k, nil, float64(m[k]), unitPackets)
+	}
+}
+
+// number is the value of an integer, a float or a pointer to one; nil pointers have none.
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	case int:
+		return float64(v), true
+	case uint16:
+		return float64(v), true
+	case uint32:
+		return float64(v), true
+	case bool:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case *int64:
+		return pointed(v)
+	case *float64:
+		return pointed(v)
+	case *int:
+		return pointed(v)
+	case *uint16:
+		return pointed(v)
+	case *uint32:
+		return pointed(v)
+	}
+	return 0, false
+}
+
+func pointed[N int | int64 | uint16 | uint32 | float64](v *N) (float64, bool) {
+	if v == nil {
+		return 0, false
+	}
+	return float64(*v), true
+}
+
+// Rows calls yield for every number of the document until it returns false; run names the run in each row. The names, units
+// and meanings are in docs/analysis.md, "Long form".
+func (d *Document) Rows(run string, yield func(Row) bool) {
+	e := &rowEmitter{run: run, yield: yield}
+	emit(e, documentMeasures, "", "", nil, d)
+	e.counts("", "opcode.", d.Totals.Opcodes)
+	d.captureRows(e)
 	for i := range d.Flows {
-		f := &d.Flows[i]
-		count(f.ID, "packets", f.Packets)
-		emit(f.ID, "payload_bytes", nil, float64(f.PayloadBytes), "bytes")
-		emit(f.ID, "unique_bytes", nil, float64(f.UniqueBytes), "bytes")
-		maybe(f.ID, "goodput", nil, f.GoodputBps, "bit/s")
-		maybe(f.ID, "hw_goodput", nil, f.HWGoodputBps, "bit/s")
-		count(f.ID, "ce_packets", f.CEPackets)
-		maybeInt(f.ID, "cnps", nil, f.CNPs, "packets")
-		maybe(f.ID, "cnp_rate", nil, f.CNPRateHz, "1/s")
-		count(f.ID, "retransmitted_packets", f.RetransmittedPackets)
-		count(f.ID, "out_of_order_packets", f.OutOfOrderPackets)
-		count(f.ID, "lost_before_tap", f.LostBeforeTap)
-		maybeInt(f.ID, "rtt_p50", nil, f.RTTNS.P50, "ns")
-		maybeInt(f.ID, "rtt_p99", nil, f.RTTNS.P99, "ns")
-		maybeInt(f.ID, "message_p50", nil, f.MessageNS.P50, "ns")
-		maybeInt(f.ID, "message_p99", nil, f.MessageNS.P99, "ns")
+		flowRows(e, &d.Flows[i])
+	}
+	d.phaseRows(e)
+	d.congestionRows(e)
+	d.pathRows(e)
+	for i := range d.Checks {
+		emit(e, checkMeasures, "check.", d.Checks[i].Name, nil, &d.Checks[i])
+	}
+	d.distributionRows(e)
+	d.seriesRows(e)
+}
+
+func (d *Document) captureRows(e *rowEmitter) {
+	for i := range d.Files {
+		f := &d.Files[i]
+		emit(e, fileMeasures, "file.", f.Path, f.FirstNS, f)
+		for j := range f.Interfaces {
+			name := f.Interfaces[j].Name
+			if name == "" {
+				name = strconv.Itoa(j)
+			}
+			emit(e, interfaceMeasures, "interface.", f.Path+"#"+name, nil, &f.Interfaces[j])
+		}
+	}
+	for i := range d.Directions {
+		r := &d.Directions[i]
+		emit(e, directionMeasures, "direction.", r.ID, nil, r)
+		e.counts(r.ID, "direction.opcode.", r.Opcodes)
+	}
+}
+
+func flowRows(e *rowEmitter, f *Flow) {
+	e.row(f.ID, "duration", &f.FirstNS, float64(f.LastNS-f.FirstNS), unitNS)
+	emit(e, flowMeasures, "", f.ID, nil, f)
+	for _, l := range []struct {
+		metric string
+		values []int
+	}{{"dscp", f.DSCP}, {"pcp", f.PCP}, {"vlan", f.VLAN}} {
+		for _, v := range l.values {
+			e.row(f.ID, l.metric, nil, float64(v), unitNone)
+		}
+	}
+	if f.Recovery == nil {
+		return
+	}
+	for i := range f.Recovery.Events {
+		event := &f.Recovery.Events[i]
+		emit(e, recoveryMeasures, "recovery_event.", f.ID, &event.TimeNS, event)
+	}
+}
+
+func (d *Document) phaseRows(e *rowEmitter) {
+	a := &d.Aggregate
+	if a.Common != nil {
+		emit(e, commonMeasures, "common.", "", &a.Common.StartNS, a.Common)
+	}
+	for i := range a.Convergence {
+		c := &a.Convergence[i]
+		emit(e, convergenceMeasures, "convergence."+c.Event+".", c.Flow, &c.AtNS, c)
 	}
 	for i := range a.PerPhase {
 		p := &a.PerPhase[i]
-		m := func(name string) string { return "phase." + p.Name + "." + name }
-		emit("", m("goodput"), &p.StartNS, p.GoodputBps, "bit/s")
-		emit("", m("hw_goodput"), &p.StartNS, p.HWGoodputBps, "bit/s")
-		maybe("", m("utilisation"), &p.StartNS, p.Utilisation, "1")
-		maybe("", m("jain"), &p.StartNS, p.Jain, "1")
-		maybe("", m("jain_mean_of_bins"), &p.StartNS, p.JainMeanOfBins, "1")
-		maybe("", m("ce_share"), &p.StartNS, p.CEShare, "1")
-		maybe("", m("cnp_rate"), &p.StartNS, p.CNPRateHz, "1/s")
-		emit("", m("retransmitted_packets"), &p.StartNS, float64(p.RetransmittedPackets), "packets")
+		prefix := "phase." + p.Name + "."
+		emit(e, phaseMeasures, prefix, "", &p.StartNS, p)
 		for j := range p.Flows {
-			f := &p.Flows[j]
-			emit(f.Flow, m("goodput"), &p.StartNS, f.GoodputBps, "bit/s")
-			maybe(f.Flow, m("ce_share"), &p.StartNS, f.CEShare, "1")
-			maybe(f.Flow, m("cnp_rate"), &p.StartNS, f.CNPRateHz, "1/s")
-			emit(f.Flow, m("retransmitted_packets"), &p.StartNS, float64(f.RetransmittedPackets), "packets")
+			emit(e, phaseFlowMeasures, prefix, p.Flows[j].Flow, &p.StartNS, &p.Flows[j])
 		}
 	}
-	for _, s := range d.Series.Flows {
-		for i := range s.GoodputBps {
-			if stop {
+}
+
+func (d *Document) congestionRows(e *rowEmitter) {
+	for i := range d.Congestion.Scopes {
+		s := &d.Congestion.Scopes[i]
+		emit(e, scopeMeasures, "cnp_scope.", s.Scope, nil, s)
+	}
+	for i := range d.Congestion.Pairs {
+		c := &d.Congestion.Pairs[i]
+		emit(e, cnpCountMeasures, "cnp_pair.", c.Src+">"+c.Dst, nil, c)
+	}
+	for i := range d.Congestion.Ports {
+		c := &d.Congestion.Ports[i]
+		emit(e, cnpCountMeasures, "cnp_port.", c.Src, nil, c)
+	}
+	for i := range d.Congestion.Receivers {
+		r := &d.Congestion.Receivers[i]
+		emit(e, receiverMeasures, "receiver.", r.Dst, nil, r)
+	}
+	for i := range d.PFC {
+		p := &d.PFC[i]
+		emit(e, pauseMeasures, "pfc.", p.Src+"/"+p.priority(), &p.FirstNS, p)
+	}
+	for i := range d.Connections {
+		c := &d.Connections[i]
+		emit(e, connectionMeasures, "connection.", c.Src+">"+c.Dst, c.RequestNS, c)
+	}
+}
+
+// priority names what is paused: a priority, or all of them.
+func (p *PausedPort) priority() string {
+	if p.Priority == nil {
+		return "all"
+	}
+	return strconv.Itoa(*p.Priority)
+}
+
+func (d *Document) pathRows(e *rowEmitter) {
+	if d.Path == nil {
+		return
+	}
+	emit(e, pathMeasures, "path.data.", "", nil, &d.Path.Data)
+	emit(e, pathMeasures, "path.control.", "", nil, &d.Path.Control)
+	for i := range d.Path.Flows {
+		f := &d.Path.Flows[i]
+		emit(e, pathMeasures, "path.data.", f.ID, nil, &f.Data)
+		emit(e, pathMeasures, "path.control.", f.ID, nil, &f.Control)
+	}
+}
+
+// distributionRows puts the sample's value where other rows have the flow: a row has one number, and the count is it.
+func (d *Document) distributionRows(e *rowEmitter) {
+	for _, l := range []struct {
+		metric  string
+		samples []Sample
+	}{{"distribution.rtt", d.Distributions.RTTNS}, {"distribution.message", d.Distributions.MessageNS}, {"distribution.cnp_gap", d.Distributions.CNPGapNS}} {
+		for _, s := range l.samples {
+			e.row(strconv.FormatInt(s.Value, 10), l.metric, nil, float64(s.Count), "samples")
+		}
+	}
+}
+
+func (d *Document) seriesRows(e *rowEmitter) {
+	s := &d.Series
+	if s.Bins > 0 {
+		e.row("", "series.bin", &s.StartNS, float64(s.BinNS), unitNS)
+		e.row("", "series.bins", &s.StartNS, float64(s.Bins), unitNone)
+	}
+	for i, v := range s.Jain {
+		if v != nil {
+			at := s.StartNS + int64(i)*s.BinNS
+			e.row("", "series.jain", &at, *v, unitNone)
+		}
+	}
+	for i := range s.Flows {
+		f := &s.Flows[i]
+		for j := range f.GoodputBps {
+			if e.done {
 				return
 			}
-			at := d.Series.StartNS + int64(s.FirstBin+i)*d.Series.BinNS
-			emit(s.ID, "series.goodput", &at, s.GoodputBps[i], "bit/s")
-			emit(s.ID, "series.ce", &at, float64(s.CE[i]), "packets")
-			if s.CNPs != nil {
-				emit(s.ID, "series.cnps", &at, float64(s.CNPs[i]), "packets")
+			at := s.StartNS + int64(f.FirstBin+j)*s.BinNS
+			e.row(f.ID, "series.goodput", &at, f.GoodputBps[j], unitBps)
+			if j < len(f.SentBps) {
+				e.row(f.ID, "series.sent", &at, f.SentBps[j], unitBps)
 			}
-			emit(s.ID, "series.retransmits", &at, float64(s.Retransmits[i]), "packets")
+			for _, l := range []struct {
+				metric string
+				values []int64
+			}{{"series.packets", f.Packets}, {"series.ce", f.CE}, {"series.cnps", f.CNPs}, {"series.retransmits", f.Retransmits}} {
+				if j < len(l.values) { // cnps is null where answers were not captured
+					e.row(f.ID, l.metric, &at, float64(l.values[j]), unitPackets)
+				}
+			}
 		}
 	}
 }
