@@ -122,7 +122,11 @@ func (f *file) Close() error {
 func (f *file) cut(err error, offset, need int64, what string) error {
 	if errors.Is(err, errCut) {
 		end := f.offset() + int64(f.have())
-		f.ended = &IncompleteError{f.path, offset, fmt.Sprintf("%s needs %d bytes, the file has %d more", what, need, end-offset)}
+		detail := fmt.Sprintf("%s needs %d bytes, the file has %d more", what, need, end-offset)
+		if f.err != io.EOF { // a compressed stream knows more
+			detail += ": " + f.err.Error()
+		}
+		f.ended = &IncompleteError{f.path, offset, detail}
 	} else {
 		f.ended = fmt.Errorf("capture %s: read at byte %d: %w", f.path, offset, err)
 	}

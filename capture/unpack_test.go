@@ -114,7 +114,7 @@ func TestOpen_packedAndCutGivesThePrefix(t *testing.T) {
 		for n := 24; n < len(packed); n += 1 + len(packed)/80 {
 			got, r, err := readBytes(packed[:n])
 			var ie *IncompleteError
-			if !errors.As(err, &ie) {
+			if !errors.As(err, &ie) || !strings.Contains(ie.Detail, name+" stream was cut") {
 				t.Fatalf("%s cut at %d of %d: %d records, %v; want *IncompleteError", name, n, len(packed), len(got), err)
 			}
 			if !slices.Equal(want[:len(got)], got) {
