@@ -64,21 +64,21 @@ func filledDocument() (*Document, map[int64]string) {
 
 // notInRows are the numbers that have no row, each with its reason.
 var notInRows = map[string]string{
-	".Flows.Incarnation":                   "names the flow: it is in its id",
-	".Flows.SrcPort":                       "names the flow",
-	".Flows.DstQP":                         "names the flow: it is in its id",
-	".Flows.SrcQP":                         "names the flow",
-	".Directions.DstQP":                    "names the direction: it is in its id",
-	".Path.Flows.DstQP":                    "names the direction: it is in its id",
-	".Flows.LastNS":                        "as duration after first_ns: a float has too few digits for times since the epoch",
-	".Files.LastNS":                        "as file.duration after first_ns",
-	".PFC.LastNS":                          "as pfc.duration after first_ns",
-	".Aggregate.Common.EndNS":              "as common.duration after start_ns",
-	".Aggregate.PerPhase.EndNS":            "as phase duration after start_ns",
-	".Connections.DisconnectNS":            "as connection.lifetime after request_ns",
-	".Checks.Rows.TimeNS":                  "a finding is text; check.rows counts them",
-	".Checks.More":                         "in check.rows, with the rows that are there",
-	".Series.Flows.FirstBin":               "in the time of the series' rows",
+	".Flows.Incarnation":        "names the flow: it is in its id",
+	".Flows.SrcPort":            "names the flow",
+	".Flows.DstQP":              "names the flow: it is in its id",
+	".Flows.SrcQP":              "names the flow",
+	".Directions.DstQP":         "names the direction: it is in its id",
+	".Path.Flows.DstQP":         "names the direction: it is in its id",
+	".Flows.LastNS":             "as duration after first_ns: a float has too few digits for times since the epoch",
+	".Files.LastNS":             "as file.duration after first_ns",
+	".PFC.LastNS":               "as pfc.duration after first_ns",
+	".Aggregate.Common.EndNS":   "as common.duration after start_ns",
+	".Aggregate.PerPhase.EndNS": "as phase duration after start_ns",
+	".Connections.DisconnectNS": "as connection.lifetime after request_ns",
+	".Checks.Rows.TimeNS":       "a finding is text; check.rows counts them",
+	".Checks.More":              "in check.rows, with the rows that are there",
+	".Series.Flows.FirstBin":    "in the time of the series' rows",
 }
 
 // TestRows_everyNumberHasARow: a document with another number in each field gives rows with all of them, as value, time or name.

@@ -507,41 +507,6 @@ func TestDocument_isStableJSON(t *testing.T) {
 	}
 }
 
-// TestDocument_tablesAndRows: every row has a cell for each column; the long form names units and ends where asked.
-func TestDocument_tablesAndRows(t *testing.T) {
-	g := smallIncast()
-	path := writeFile(t, "x.pcap", g.pcap())
-	doc := analyse(t, Options{Phases: []Phase{{Name: "all", StartNS: genEpoch, EndNS: genEpoch + 1e9}}}, Input{Path: path}, Input{Path: path, Role: Upstream})
-	var titles []string
-	for _, tab := range doc.Tables() {
-		titles = append(titles, tab.Title)
-		for _, r := range tab.Rows {
-			if len(r) != len(tab.Columns) {
-				t.Errorf("table %q: row of %d cells under %d columns", tab.Title, len(r), len(tab.Columns))
-			}
-		}
-		if len(tab.Rows) == 0 {
-			t.Errorf("table %q is empty", tab.Title)
-		}
-	}
-	if diff := cmp.Diff([]string{"Captures: complete", "Totals", "Flows", "Phases", "Goodput by phase", "Loss between taps"}, titles); diff != "" {
-		t.Errorf("tables (-want +got):\n%s", diff)
-	}
-	var b bytes.Buffer
-	if err := doc.WriteCSV(&b, "run-1"); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if lines[0] != "run,flow,metric,time_ns,value,unit" || lines[1] != "run-1,,packets,,"+integer(doc.Totals.Packets)+",packets" {
-		t.Errorf("CSV begins %q, %q", lines[0], lines[1])
-	}
-	n := 0
-	doc.Rows("", func(Row) bool { n++; return n < 3 })
-	if n != 3 {
-		t.Errorf("Rows went on for %d rows after it was told to stop at 3", n)
-	}
-}
-
 // TestRun_manyMessagesWithoutAnswers: messages that nobody acknowledges are timed to their last packet, all of them, though
 // only some are held.
 func TestRun_manyMessagesWithoutAnswers(t *testing.T) {

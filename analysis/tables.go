@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -20,33 +21,41 @@ type Table struct {
 type Column struct {
 	Name    string
 	Numeric bool // align right
+	Wrap    bool // sentences: may be broken into lines
 }
 
 const none = "-"
 
-// Tables are what `analyze` prints: the quality line, totals, flows, phases, and loss between taps where measured.
+// Tables are what `analyze` prints, and the page shows: each fits a terminal of 100 columns when its flows have IPv4
+// addresses. What has nothing to say is left out.
 func (d *Document) Tables() []Table {
-	tables := []Table{d.QualityTable(), d.TotalsTable(), d.FlowTable()}
+	all := []Table{d.QualityTable(), d.ChecksTable(), d.TotalsTable(), d.AggregateTable()}
 	if len(d.Aggregate.PerPhase) > 0 {
-		tables = append(tables, d.PhaseTable(), d.PhaseFlowTable())
+		all = append(all, d.PhaseTable(), d.PhaseFlowTable())
 	}
+	all = append(all, d.ConvergenceTable())
+	all = append(all, d.FlowTables()...)
+	all = append(all, d.CongestionTables()...)
 	if d.Path != nil {
-		tables = append(tables, d.PathTable())
+		all = append(all, d.PathTable())
 	}
-	return tables
+	all = append(all, d.ConnectionTable())
+	return slices.DeleteFunc(all, func(t Table) bool { return len(t.Rows) == 0 })
 }
 
+// columns makes heads: # before a name is a column of numbers, ~ one of sentences.
 func columns(names ...string) []Column {
 	c := make([]Column, len(names))
 	for i, n := range names {
 		c[i].Name, c[i].Numeric = strings.CutPrefix(n, "#")
+		c[i].Name, c[i].Wrap = strings.CutPrefix(c[i].Name, "~")
 	}
 	return c
 }
 
 // QualityTable has one row a file.
 func (d *Document) QualityTable() Table {
-	t := Table{Title: "Captures: " + d.Quality.Verdict, Columns: columns("file", "role", "#packets", "#RoCE", "#bytes", "#span", "#drops", "#reordered", "snapped", "cut at")}
+	t := Table{Title: "Captures: " + d.Quality.Verdict, Columns: columns("~file", "role", "#packets", "#RoCE", "#bytes", "#span", "#drops", "#late", "snapped", "cut at")}
 	for _, f := range d.Files {
 		span, cut, snapped := none, none, "no"
 		if f.FirstNS != nil {
@@ -75,34 +84,10 @@ func (d *Document) TotalsTable() Table {
 		{"packets", integer(t.Packets)}, {"RoCE packets", integer(t.RoCEPackets)}, {"payload", FormatSize(t.PayloadBytes)}, {"unique payload", FormatSize(t.UniqueBytes)},
 		{"CE-marked data packets", integer(t.CEDataPackets) + " (" + share + ")"}, {"CE-marked acknowledgements", integer(t.CEAckPackets)},
 		{"CNPs", integer(t.CNPPackets)}, {"NAKs", integer(t.NAKPackets)}, {"RNR NAKs", integer(t.RNRNAKPackets)},
-		{"retransmitted packets", integer(t.RetransmittedPackets)}, {"lost before the tap", integer(t.LostBeforeTap)},
+		{"retransmitted packets", integer(t.RetransmittedPackets)}, {"lost before the tap", integer(t.LostBeforeTap)}, {"missed by the tap", integer(t.MissedByTap)},
 		{"PFC pause frames", integer(t.PFCPauseFrames)}, {"wrong ICRC", integerOr(t.ICRCBad)}, {"mirror copies removed", integer(d.Quality.DuplicatesRemoved)},
 	}
 	return Table{Title: "Totals", Columns: columns("what", "#count"), Rows: rows}
-}
-
-// FlowTable has one row a flow.
-func (d *Document) FlowTable() Table {
-	t := Table{Title: "Flows", Columns: columns("flow", "operations", "#packets", "#payload", "#goodput", "#CE", "#CNPs", "#NAKs", "#resent", "#late", "#lost", "#RTT p50", "#RTT p99", "#message p50", "state")}
-	for i := range d.Flows {
-		f := &d.Flows[i]
-		naks := none
-		if f.NAKs != nil {
-			naks = integer(f.NAKs.sum())
-		}
-		t.Rows = append(t.Rows, []string{f.Label(), f.Service + " " + f.Operations.String(), integer(f.Packets), FormatSize(f.UniqueBytes), rate(f.GoodputBps),
-			FormatShare(float64(f.CEPackets) / float64(f.Packets)), integerOr(f.CNPs), naks, integer(f.RetransmittedPackets), integer(f.OutOfOrderPackets),
-			integer(f.LostBeforeTap), duration(f.RTTNS.P50), duration(f.RTTNS.P99), duration(f.MessageNS.P50), f.State})
-	}
-	return t
-}
-
-// Label is the flow's name and id in one.
-func (f *Flow) Label() string {
-	if f.Name == "" {
-		return f.ID
-	}
-	return f.Name + " " + f.ID
 }
 
 // String names what was done, such as "write 252".
@@ -124,7 +109,7 @@ func (o Operations) String() string {
 
 // PhaseTable has one row a phase.
 func (d *Document) PhaseTable() Table {
-	t := Table{Title: "Phases", Columns: columns("phase", "#flows", "#goodput", "#on the wire", "#utilisation", "#Jain", "#Jain per bin", "#CE", "#CNP rate", "#resent", "excluded")}
+	t := Table{Title: "Phases", Columns: columns("phase", "#flows", "#goodput", "#on the wire", "#utilisation", "#Jain", "#Jain per bin", "#CE", "#CNP rate", "#resent", "~excluded")}
 	if d.TimeScale != 1 {
 		t.Title += fmt.Sprintf(" (time scale %g: multiply rates by it for hardware)", d.TimeScale)
 	}
@@ -165,9 +150,9 @@ func (d *Document) PhaseFlowTable() Table {
 	sort.Strings(names)
 	for i, n := range names {
 		col[n] = i + 1
-		t.Columns = append(t.Columns, Column{n, true})
+		t.Columns = append(t.Columns, Column{Name: n, Numeric: true})
 	}
-	t.Columns = append(t.Columns, Column{"total", true})
+	t.Columns = append(t.Columns, Column{Name: "total", Numeric: true})
 	for _, p := range d.Aggregate.PerPhase {
 		sums := make([]float64, len(names))
 		seen := make([]bool, len(names))
