@@ -26,6 +26,7 @@ type analyzeOptions struct {
 	scale    float64
 	icrc     bool
 	output   string
+	html     string
 }
 
 func newAnalyzeCommand(e *env) *cobra.Command {
@@ -35,7 +36,7 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 		Short: "Say what captures of RoCEv2 traffic show: goodput, fairness, marks, CNPs, losses",
 		Long: "Say what captures show. Several captures are several taps of the same traffic. The folder of a run is analysed as\n" +
 			"the run did it, and gives the same document.\n\nExit status: 0 complete, 4 a capture is cut or blind (the table and document say where).",
-		Example: "  pcmlab analyze receiver.pcapng\n  pcmlab analyze switch-out.pcap --upstream switch-in.pcap -o json\n  pcmlab analyze runs/20261129-120000.000-incast-3to1",
+		Example: "  pcmlab analyze receiver.pcapng\n  pcmlab analyze switch-out.pcap --upstream switch-in.pcap -o json --html page.html\n  pcmlab analyze runs/20261129-120000.000-incast-3to1",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return e.analyze(c, &o, args) },
 	}
@@ -48,17 +49,23 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 	f.StringVar(&o.linkRate, "link-rate", "", "rate of the captured link as built, such as 500Mbit/s; gives utilisation")
 	f.Float64Var(&o.scale, "time-scale", 1, "time scale of the lab that the captures were made in")
 	f.BoolVar(&o.icrc, "icrc", false, "check the ICRC of packets that were captured whole")
-	f.StringVarP(&o.output, "output", "o", "table", "table, json, jsonl (a flow a line) or csv (long form)")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json, jsonl (a flow a line), csv or parquet (long form)")
+	f.StringVar(&o.html, "html", "", "also write a page with plots: one file that needs no network")
 	return cmd
 }
 
 func (e *env) analyze(c *cobra.Command, o *analyzeOptions, args []string) error {
-	if err := checkOutput(o.output, "table", "json", "jsonl", "csv"); err != nil {
+	if err := checkOutput(o.output, "table", "json", "jsonl", "csv", "parquet"); err != nil {
 		return err
 	}
 	doc, err := o.document(c, args)
 	if err != nil {
 		return err
+	}
+	if o.html != "" {
+		if err := writePage(doc, o.html); err != nil {
+			return err
+		}
 	}
 	if err := e.printDocument(doc, o.output); err != nil {
 		return err
@@ -151,6 +158,8 @@ func (e *env) printDocument(doc *analysis.Document, output string) error {
 		return nil
 	case "csv":
 		return doc.WriteCSV(e.stdout, "")
+	case "parquet":
+		return e.writeParquet(doc)
 	}
 	for _, table := range doc.Tables() {
 		t := e.newTable()

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/analysis/parquet"
+	"github.com/pcmlab/pcmlab/analysis/report"
 )
 
 func checkOutput(got string, allowed ...string) error {
@@ -114,4 +121,38 @@ func (t *tableOut) print() error {
 	t.fit()
 	_, err := fmt.Fprintln(t.w, t.t.Render())
 	return err
+}
+
+// writeParquet prints a document in long form for other programs.
+func (e *env) writeParquet(doc *analysis.Document) error {
+	if f, ok := e.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return usagef("--output parquet: standard output is a terminal; send it to a file: ... -o parquet > analysis.parquet")
+	}
+	return parquet.Write(e.stdout, doc, "")
+}
+
+// writePage makes the page of an analysis that belongs to no run. The file appears whole or not at all.
+func writePage(doc *analysis.Document, path string) error {
+	var names []string
+	for _, f := range doc.Files {
+		names = append(names, filepath.Base(f.Path))
+	}
+	title := strings.Join(names, ", ")
+	if len(names) > 3 {
+		title = fmt.Sprintf("%s and %d more captures", names[0], len(names)-1)
+	}
+	var b bytes.Buffer
+	if err := report.Render(&b, report.Page{Title: title, Document: doc}); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return usagef("--html %s: %w", path, err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(b.Bytes())
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(tmp.Name(), path)
 }
