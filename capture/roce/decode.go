@@ -63,7 +63,7 @@ func (f *Frame) reset(wireLen int) {
 	f.MirrorCut, f.Mirrored, f.IPv6, f.VLANs = false, false, false, 0
 	f.PayloadLen, f.Payload = 0, nil
 	f.WireLen = wireLen
-	f.IPOffset, f.BTHOffset, f.ICRCOffset = 0, 0, -1
+	f.EtherOffset, f.IPOffset, f.BTHOffset, f.ICRCOffset = -1, 0, 0, -1
 }
 
 // ethernet reads a frame that starts at off.
@@ -71,6 +71,7 @@ func (f *Frame) ethernet(data []byte, off int, port uint16) {
 	if len(data) < off+ethLen {
 		return
 	}
+	f.EtherOffset = off
 	f.etherType(data, off+ethLen, binary.BigEndian.Uint16(data[off+12:]), port)
 	if (f.Kind == KindPFC || f.Kind == KindPause) && f.Mirrored == (off > 0) { // not the outer frame of a mirrored one
 		f.Pause.Src = [6]byte(data[off+6 : off+12])
@@ -378,7 +379,7 @@ func (f *Frame) gre(data []byte, off int, port uint16) {
 			off += 4
 		}
 	}
-	f.Mirrored, f.VLANs = true, 0
+	f.Mirrored, f.VLANs, f.EtherOffset = true, 0, -1
 	switch proto {
 	case 0x6558: // transparent Ethernet bridging
 		f.ethernet(data, off, port)

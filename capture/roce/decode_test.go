@@ -421,7 +421,7 @@ func TestFrame_resetCoversTheFlags(t *testing.T) {
 	f.VLANs, f.PayloadLen, f.Payload, f.Kind, f.Problem, f.BTHOffset = 2, 5, []byte{1}, KindRoCE, ProblemTransport, 9
 	_ = f.Decode(LinkEthernet, nil, 0, 0)
 	f.DF = false
-	if diff := cmp.Diff(Frame{ICRCOffset: -1}, f); diff != "" {
+	if diff := cmp.Diff(Frame{ICRCOffset: -1, EtherOffset: -1}, f); diff != "" {
 		t.Errorf("after decoding nothing (-want +got):\n%s", diff)
 	}
 }

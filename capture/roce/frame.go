@@ -1,6 +1,9 @@
 package roce
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // LinkType is the link-layer header type of a capture (the LINKTYPE_ numbers of pcap files).
 type LinkType uint16
@@ -132,6 +135,9 @@ type Frame struct {
 	Payload []byte
 	// WireLen is the length of the frame on the wire from the link header on, without the Ethernet FCS.
 	WireLen int
+	// EtherOffset is where the Ethernet header starts in the data, -1 when the link has none; of a mirrored packet it is
+	// that of the inner frame. See SrcMAC.
+	EtherOffset int
 	// IPOffset and BTHOffset are where the IP header and the BTH start in the data.
 	IPOffset, BTHOffset int
 	// ICRCOffset is where the ICRC starts, -1 when it was not captured.
@@ -153,6 +159,15 @@ func (f *Frame) SrcAddr() netip.Addr { return netip.AddrFrom16(f.Src).Unmap() }
 
 // DstAddr is the destination address; an IPv4 address is returned as such.
 func (f *Frame) DstAddr() netip.Addr { return netip.AddrFrom16(f.Dst).Unmap() }
+
+// SrcMAC is the Ethernet source address of a frame that f was decoded from, as a number of 48 bits, and 0 when the link
+// has none: Linux cooked, raw IP, or IP inside GRE.
+func (f *Frame) SrcMAC(data []byte) uint64 {
+	if f.EtherOffset < 0 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data[f.EtherOffset+6:]) >> 16
+}
 
 // DSCP is the differentiated services code point.
 func (f *Frame) DSCP() uint8 { return f.TOS >> 2 }
