@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pcmlab/pcmlab/internal/fixtures"
 )
 
 // Every opcode that the fixtures do not have is written by our encoders and read by tshark, where it is installed.
@@ -91,4 +93,73 @@ func TestDecode_everyOpcodeAgreesWithTshark(t *testing.T) {
 		}
 	}
 	t.Logf("%d opcodes", len(want))
+}
+
+// Packet by packet, real captures show tshark and us the same opcodes, PSNs, ECN and syndromes. (tshark 4.0 has no
+// names for FECN and BECN.)
+func TestDecode_realCapturesAgreeWithTshark(t *testing.T) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	dir := fixtures.Dir(t)
+	seen := map[string]int{}
+	for _, pattern := range []string{"send_rnr", "netem_loss1", "incast_ecn_snap128", "incast_ecn_full", "ipv6_gid", "read", "atomic_cas", "rdma_cm_rejected", "netem_loss5_ackdir"} {
+		files, _ := filepath.Glob(filepath.Join(dir, "pcap", pattern, "*.pcap"))
+		if len(files) == 0 {
+			t.Errorf("no capture %s among the fixtures", pattern)
+			continue
+		}
+		path := files[0]
+		args := []string{"-n", "-r", path, "-Y", "infiniband.bth", "-T", "fields", "-E", "separator=|", "-E", "occurrence=f"}
+		for _, f := range []string{"frame.number", "ip.dsfield.ecn", "ipv6.tclass.ecn", "infiniband.bth.opcode", "infiniband.bth.destqp", "infiniband.bth.psn",
+			"infiniband.aeth.syndrome", "infiniband.aeth.msn"} {
+			args = append(args, "-e", f)
+		}
+		out, err := exec.CommandContext(t.Context(), tshark, args...).Output()
+		if err != nil {
+			t.Fatalf("tshark: %v", err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		link, recs := readPcap(t, path)
+		var f Frame
+		for i, r := range recs {
+			if err := f.Decode(link, r.data, r.origLen, 0); err != nil {
+				t.Fatal(err)
+			}
+			if f.Kind != KindRoCE {
+				continue
+			}
+			row := []string{fmt.Sprint(i + 1), fmt.Sprint(f.ECN()), "", fmt.Sprint(uint8(f.BTH.Opcode)), fmt.Sprintf("0x%06x", f.BTH.DestQP), fmt.Sprint(f.BTH.PSN), "", ""}
+			if f.IPv6 {
+				row[1], row[2] = row[2], row[1]
+			}
+			if f.HasAETH {
+				row[6], row[7] = fmt.Sprint(f.AETH.Syndrome), fmt.Sprint(f.AETH.MSN)
+				seen[f.AETH.Kind().String()]++
+				if f.AETH.Kind() == Nak {
+					seen["NAK "+f.AETH.Code().String()]++
+				}
+			}
+			if f.ECN() == CE {
+				seen["CE"]++
+			}
+			if len(lines) == 0 {
+				t.Fatalf("%s: packet %d is none to tshark", path, i+1)
+			}
+			if got, want := strings.Join(row, "|"), lines[0]; got != want {
+				t.Fatalf("%s: ours %s, tshark %s", path, got, want)
+			}
+			lines = lines[1:]
+		}
+		if len(lines) != 0 {
+			t.Errorf("%s: tshark has %d packets more, such as %s", path, len(lines), lines[0])
+		}
+	}
+	for _, want := range []string{"CE", "ACK", "NAK", "NAK sequence", "RNR NAK"} {
+		if seen[want] == 0 {
+			t.Errorf("no %s among the captures compared", want)
+		}
+	}
+	t.Logf("compared %v", seen)
 }
