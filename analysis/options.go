@@ -86,6 +86,12 @@ const (
 	defaultTrimShare     = 0.1
 )
 
+// Check returns every mistake in o, as Run would; nil when there is none.
+func (o Options) Check() error {
+	_, err := o.resolved()
+	return err
+}
+
 // resolved returns o with its defaults filled in, or every mistake in it.
 func (o Options) resolved() (Options, error) {
 	if o.Bin == 0 {

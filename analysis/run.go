@@ -157,11 +157,11 @@ func openSource(in Input, index int) (*source, error) {
 		return nil, fmt.Errorf("capture %s: role %q: must be empty (judged) or %q", in.Path, in.Role, Upstream)
 	}
 	s := &source{in: in, index: index}
-	r, err := capture.Open(in.Path)
+	r, err := capture.OpenSequence(append([]string{in.Path}, in.More...)...)
 	var cut *capture.IncompleteError
 	switch {
 	case errors.As(err, &cut):
-		s.cutAt(cut.Offset, cut.Detail)
+		s.cutAt(cut.Path, cut.Offset, cut.Detail)
 	case err != nil:
 		return nil, err
 	}
@@ -169,8 +169,12 @@ func openSource(in Input, index int) (*source, error) {
 	return s, nil
 }
 
-func (s *source) cutAt(offset int64, why string) {
+// cutAt notes where reading ended; path is that of the file of the sequence which was being read.
+func (s *source) cutAt(path string, offset int64, why string) {
 	s.file.TruncatedAt = &offset
+	if len(s.in.More) > 0 {
+		why = "of " + path + ": " + why
+	}
 	s.incomplete = why
 }
 
@@ -186,9 +190,9 @@ func (s *source) next() (ok bool, err error) {
 		switch {
 		case err == io.EOF:
 		case errors.As(err, &cut):
-			s.cutAt(cut.Offset, cut.Detail)
+			s.cutAt(cut.Path, cut.Offset, cut.Detail)
 		case errors.As(err, &format) && s.file.Packets > 0:
-			s.cutAt(format.Offset, format.Detail)
+			s.cutAt(format.Path, format.Offset, format.Detail)
 		default:
 			return false, err
 		}

@@ -25,7 +25,7 @@ func main() {
 	}()
 	env := newEnv()
 	root := newRoot(env)
-	root.SetArgs(os.Args[1:])
+	root.SetArgs(pairCounters(os.Args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		env.printError(err)
