@@ -3,7 +3,6 @@ package analysis
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,114 +199,5 @@ func TestRun_fixturesAgreeWithModel(t *testing.T) {
 			}
 			compareFlows(t, doc, modelFlows(packets, doc.Series.BinNS, nil), true)
 		})
-	}
-}
-
-func near(a, b float64) bool {
-	return a == b || math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b))
-}
-
-type reporter interface {
-	Helper()
-	Errorf(string, ...any)
-}
-
-// compareFlows compares every flow with the model's, whose keys are the flows' ids; times only where asked.
-func compareFlows(t reporter, doc *Document, want map[string]*modelFlow, times bool) {
-	t.Helper()
-	for id := range want {
-		if strings.HasSuffix(id, ":0x000001") { // management is no flow
-			delete(want, id)
-		}
-	}
-	if len(doc.Flows) != len(want) {
-		t.Errorf("analysis has %d flows, the model %d", len(doc.Flows), len(want))
-	}
-	for i, f := range doc.Flows {
-		w := want[f.ID]
-		if w == nil {
-			t.Errorf("flow %s: the model does not have it", f.ID)
-			continue
-		}
-		counts := func(f *Flow) map[string]int64 {
-			return map[string]int64{"packets": f.Packets, "payload": f.PayloadBytes, "unique": f.UniqueBytes, "wire": f.WireBytes, "ce": f.CEPackets,
-				"ect": f.ECTPackets, "duplicates": f.DuplicatePackets, "first": f.FirstNS, "last": f.LastNS,
-				"write": f.Operations.Write, "send": f.Operations.Send, "read": f.Operations.Read, "atomic": f.Operations.Atomic}
-		}
-		model := map[string]int64{"packets": w.packets, "payload": w.payload, "unique": w.unique, "wire": w.wire, "ce": w.ce,
-			"ect": w.ect, "duplicates": w.duplicates, "first": w.first, "last": w.last,
-			"write": w.write, "send": w.send, "read": w.read, "atomic": w.atomic}
-		if diff := cmp.Diff(model, counts(&f)); diff != "" {
-			t.Errorf("flow %s (-model +analysis):\n%s", f.ID, diff)
-		}
-		if f.GoodputBps != nil && !near(*f.GoodputBps, w.goodput) {
-			t.Errorf("flow %s: goodput %g, the model says %g", f.ID, *f.GoodputBps, w.goodput)
-		}
-		if strings.Contains(strings.Join(f.Notes, " "), "may be those of another one") { // said so: not held to it
-			for _, b := range w.bins {
-				b.cnps = 0
-			}
-			zeroCNPs(doc, i, want)
-		} else if (f.CNPs != nil) != w.paired {
-			t.Errorf("flow %s: answers found %v, the model says %v", f.ID, f.CNPs != nil, w.paired)
-		} else if w.paired && f.Service == "RC" {
-			got := []int64{*f.CNPs, *f.Acks, f.NAKs.sum() - f.NAKs.RNR, f.NAKs.RNR}
-			if diff := cmp.Diff([]int64{w.cnps, w.acks, w.naks, w.rnr}, got); diff != "" {
-				t.Errorf("flow %s: CNPs, ACKs, NAKs, RNR NAKs (-model +analysis):\n%s", f.ID, diff)
-			}
-		}
-		if times {
-			compareTimes(t, f.ID+": rtt", w.rtt, f.RTTNS)
-			compareTimes(t, f.ID+": message", w.msg, Latency{Samples: f.MessageNS.Count, P50: f.MessageNS.P50, P99: f.MessageNS.P99, Max: f.MessageNS.Max})
-		}
-		compareBins(t, doc, i, w)
-	}
-}
-
-func compareTimes(t reporter, what string, want []int64, got Latency) {
-	t.Helper()
-	if int(got.Samples) != len(want) {
-		t.Errorf("%s: %d samples, the model has %d", what, got.Samples, len(want))
-		return
-	}
-	if len(want) == 0 {
-		return
-	}
-	if m := modelQuantile(want, 1); *got.Max != m {
-		t.Errorf("%s: max %d, the model says %d", what, *got.Max, m)
-	}
-	for _, q := range []struct {
-		name string
-		q    float64
-		got  int64
-	}{{"p50", 0.5, *got.P50}, {"p99", 0.99, *got.P99}} {
-		w := modelQuantile(want, q.q)
-		if math.Abs(float64(q.got-w)) > 0.03*float64(w)+1 {
-			t.Errorf("%s: %s %d, the model says %d", what, q.name, q.got, w)
-		}
-	}
-}
-
-func compareBins(t reporter, doc *Document, i int, w *modelFlow) {
-	t.Helper()
-	s := doc.Series.Flows[i]
-	got := map[int]modelBin{}
-	for j := range s.Packets {
-		b := modelBin{unique: int64(math.Round(s.GoodputBps[j] * float64(doc.Series.BinNS) / 8e9)), packets: s.Packets[j], ce: s.CE[j]}
-		if s.CNPs != nil {
-			b.cnps = s.CNPs[j]
-		}
-		if b != (modelBin{}) {
-			got[s.FirstBin+j] = b
-		}
-	}
-	want := map[int]modelBin{}
-	for j, b := range w.bins {
-		if *b != (modelBin{}) {
-			want[j] = *b
-		}
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(modelBin{})); diff != "" {
-		t.Errorf("flow %s: bins (-model +analysis):\n%s", s.ID, diff)
 	}
 }

@@ -42,7 +42,8 @@ type genPacket struct {
 	psns                int // numbers it takes
 }
 
-func (g *gen) workload(uc, reads bool) (ps []genPacket) {
+// workload is messages of all kinds, READs with the chance reads.
+func (g *gen) workload(uc bool, reads float64) (ps []genPacket) {
 	for range g.p.messages {
 		size := 1 + g.r.IntN(6*g.p.mtu)
 		if g.chance(0.3) {
@@ -51,7 +52,7 @@ func (g *gen) workload(uc, reads bool) (ps []genPacket) {
 		n := (size + g.p.mtu - 1) / g.p.mtu
 		kind := g.r.IntN(4)
 		switch {
-		case reads:
+		case g.chance(reads):
 			ps = append(ps, genPacket{op: 12, dmalen: size, ackReq: true, psns: n})
 			continue
 		case kind == 3 && !uc:
@@ -246,7 +247,7 @@ func (h *genHalf) arrive(i int, ce bool) {
 		h.refuse()
 	case p.op == 12 && h.g.p.readLoss:
 		h.respond(i)
-	case p.ackReq && p.op != 12:
+	case (p.ackReq || h.g.p.selective) && p.op != 12: // who repeats one packet waits for an answer to it
 		h.ack(h.expected-1, p.op)
 	}
 }
@@ -313,6 +314,11 @@ func (h *genHalf) refuseNext() {
 }
 
 func (h *genHalf) ack(i, op int) {
+	for ; i >= 0 && h.packets[i].op == 12; i-- { // READs are answered by their data
+	}
+	if i < 0 {
+		return
+	}
 	kind := 17
 	if op == 19 || op == 20 {
 		kind = 18
@@ -357,7 +363,7 @@ func (h *genHalf) respond(i int) {
 			if g.p.readLoss && g.chance(g.p.lossAfter) {
 				return
 			}
-			h.responded(i, k)
+			g.at(genToTap, func() { h.responded(i, k) })
 		})
 	}
 }
@@ -385,7 +391,11 @@ func (h *genHalf) answer(op, psn, syndrome int, then func()) {
 		return
 	}
 	f := g.frame(h.back, op, psn, false, 0, 0, syndrome, 0)
-	g.at(1000, func() {
+	delay := int64(1000)
+	if op != 0x81 { // behind the responses to READs
+		delay = max(delay, h.busy-g.now+1)
+	}
+	g.at(delay, func() {
 		g.tap(h.back, f)
 		if op == 0x81 {
 			h.cnps++

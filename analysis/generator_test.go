@@ -214,9 +214,13 @@ func (g *gen) life(n int, l *genLife) {
 	}
 	a, b := half(l.src, l.dst, l.dstQP, 0), half(l.dst, l.src, l.srcQP, 1)
 	a.back, b.back = b, a
-	a.load(g.workload(uc, g.p.readShare && l.index%4 == 3))
+	reads := 0.0
+	if g.p.readShare && !uc {
+		reads = []float64{0, 0.3, 0, 1}[l.index%4]
+	}
+	a.load(g.workload(uc, reads))
 	if g.p.bidirectional && l.index%2 == 0 && !uc {
-		b.load(g.workload(false, false))
+		b.load(g.workload(false, 0))
 	}
 	g.halves = append(g.halves, a, b)
 	left := 1
@@ -260,7 +264,7 @@ func (g *gen) startPSN(n int, l *genLife, side int) int {
 	case g.p.nearWrap:
 		return (1<<24 - 1 - g.r.IntN(50) + (n-1)<<22) & 0xffffff
 	}
-	return (g.r.IntN(1<<20) + n<<21) & 0xffffff // lives are far from each other
+	return ((2*l.index+side)<<15 + g.r.IntN(1<<14) + n<<21) & 0xffffff // QPs and lives are far from each other
 }
 
 // tap records a frame of h's direction.

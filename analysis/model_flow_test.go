@@ -12,10 +12,15 @@ type modelFlow struct {
 	cnps, acks, naks, rnr          int64
 	paired                         bool
 	rtt, msg                       []int64
+	byOp                           map[string][]int64 // msg by operation
+	until                          string
 	bins                           map[int]*modelBin
+	dscp, pcp, vlan                map[int]bool
+	missed                         int64
+	list, answers                  []*modelPacket
 }
 
-type modelBin struct{ unique, packets, ce, cnps int64 }
+type modelBin struct{ unique, packets, ce, cnps, wire int64 }
 
 // modelFlows answers for every direction that carries data. binNS is the width of the bins, which begin with the first RoCE
 // packet. answers[x] names the direction whose data x answers; nil lets the model find it.
@@ -40,7 +45,7 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 	}
 	flows := map[string]*modelFlow{}
 	for conn, list := range by {
-		f := &modelFlow{bins: map[int]*modelBin{}}
+		f := &modelFlow{bins: map[int]*modelBin{}, byOp: map[string][]int64{}, list: list, until: "ack", dscp: map[int]bool{}, pcp: map[int]bool{}, vlan: map[int]bool{}}
 		bin := func(t int64) *modelBin {
 			i := int((t - ps[0].t) / binNS)
 			if f.bins[i] == nil {
@@ -73,16 +78,22 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 			f.wire += int64(p.wire)
 			b := bin(p.t)
 			b.packets++
+			b.wire += int64(p.wire)
+			f.dscp[p.dscp] = true
+			if len(p.tags) > 0 {
+				f.pcp[p.tags[0]>>13] = true
+				f.vlan[p.tags[0]&0xfff] = true
+			}
 			if !dup {
 				f.unique += int64(p.payload)
 				b.unique += int64(p.payload)
 				if p.isLast() {
-					switch {
-					case p.isReadResp():
+					switch p.operation() {
+					case "read":
 						f.read++
-					case p.isAtomic():
+					case "atomic":
 						f.atomic++
-					case p.op&31 >= 6 && p.op&31 <= 11 && p.op>>5 != 3:
+					case "write":
 						f.write++
 					default:
 						f.send++
@@ -118,10 +129,20 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 					f.naks++
 				}
 			}
-			f.rtt, f.msg = modelTimes(list, by[a])
+			f.answers = by[a]
+			f.rtt = modelTimes(list, by[a], f)
+			f.missed = modelMissed(list, by[a])
 		}
 		if len(f.msg) == 0 {
-			f.msg = modelToLast(list)
+			f.until = "last_packet"
+			for _, m := range modelMessages(list) {
+				for _, p := range list { // the first sight of its end that is not older than its beginning
+					if p.isRequest() && p.psn == m.last && p.t >= m.firstT {
+						f.completed(m.op, p.t-m.firstT)
+						break
+					}
+				}
+			}
 		}
 		flows[conn] = f
 	}
@@ -130,9 +151,56 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 		d, ok := answers[conn]
 		if ok && f.read > 0 {
 			f.rtt, f.msg = modelReadTimes(by[d], by[conn])
+			f.byOp, f.until = map[string][]int64{"read": f.msg}, "ack"
 		}
 	}
 	return flows
+}
+
+func (f *modelFlow) completed(op string, ns int64) {
+	f.msg = append(f.msg, ns)
+	f.byOp[op] = append(f.byOp[op], ns)
+}
+
+// known is the position of the first answer, either way, that tells by its PSN whose it is: before, nobody knows whom a CNP
+// is for.
+func (f *modelFlow) known() int64 {
+	first := int64(1) << 62
+	for _, a := range append(append([]*modelPacket(nil), f.answers...), f.list...) {
+		if a.isAck() || a.isReadResp() {
+			first = min(first, a.order)
+		}
+	}
+	return first
+}
+
+// modelMissed counts numbers that a positive acknowledgement covers, but that the tap never saw, from the first that it saw.
+func modelMissed(list, answers []*modelPacket) (n int64) {
+	seen := map[int]bool{}
+	first, any := 0, false
+	for _, p := range list {
+		if p.isRequest() {
+			if !any || modelDiff(p.psn, first) < 0 {
+				first, any = p.psn, true
+			}
+			seen[p.psn] = true
+		}
+	}
+	highest := first
+	for _, a := range answers {
+		if any && a.isAck() && a.positive() && modelDiff(a.psn, highest) > 0 {
+			highest = a.psn
+		}
+	}
+	for psn := first; psn != highest; psn = (psn + 1) & 0xffffff {
+		if !seen[psn] {
+			n++
+		}
+	}
+	if any && !seen[highest] {
+		n++
+	}
+	return n
 }
 
 // modelPairs joins answers to data: the direction that sent most of the acknowledged PSNs before they were acknowledged.
@@ -172,8 +240,8 @@ func modelPairs(by map[string][]*modelPacket) map[string]string {
 	return pairs
 }
 
-// modelTimes gives the round-trip times and the message completion times of RC data in list with its answers.
-func modelTimes(list, answers []*modelPacket) (rtt, msg []int64) {
+// modelTimes gives the round-trip times of RC data in list with its answers, and adds the completion times to f.
+func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 	type answer struct {
 		t        int64
 		psn      int // all up to it are acknowledged
@@ -231,15 +299,16 @@ func modelTimes(list, answers []*modelPacket) (rtt, msg []int64) {
 	}
 	for _, m := range modelMessages(list) {
 		if a, ok := covering(m.last, m.lastT); ok {
-			msg = append(msg, a.t-m.firstT)
+			f.completed(m.op, a.t-m.firstT)
 		}
 	}
-	return rtt, msg
+	return rtt
 }
 
 type modelMessage struct {
 	first, last   int
 	firstT, lastT int64
+	op            string
 }
 
 // modelMessages pairs each first packet with the last packet of its message, by PSN. The times are of the first
@@ -249,6 +318,7 @@ func modelMessages(list []*modelPacket) []modelMessage {
 		psn         int
 		t           int64
 		first, last bool
+		op          string
 	}
 	var edges []edge
 	seen := map[int]bool{}
@@ -256,9 +326,9 @@ func modelMessages(list []*modelPacket) []modelMessage {
 		if p.isRequest() && !seen[p.psn] {
 			seen[p.psn] = true
 			if p.isReadReq() {
-				edges = append(edges, edge{p.psn, p.t, true, false}) // a border, but no message of ours
+				edges = append(edges, edge{p.psn, p.t, true, false, ""}) // a border, but no message of ours
 			} else if p.isFirst() || p.isLast() {
-				edges = append(edges, edge{p.psn, p.t, p.isFirst(), p.isLast()})
+				edges = append(edges, edge{p.psn, p.t, p.isFirst(), p.isLast(), p.operation()})
 			}
 		}
 	}
@@ -274,21 +344,12 @@ func modelMessages(list []*modelPacket) []modelMessage {
 		}
 		switch {
 		case e.last:
-			out = append(out, modelMessage{e.psn, e.psn, e.t, e.t})
+			out = append(out, modelMessage{e.psn, e.psn, e.t, e.t, e.op})
 		case i+1 < len(edges) && !edges[i+1].first:
-			out = append(out, modelMessage{e.psn, edges[i+1].psn, e.t, edges[i+1].t})
+			out = append(out, modelMessage{e.psn, edges[i+1].psn, e.t, edges[i+1].t, edges[i+1].op})
 		}
 	}
 	return out
-}
-
-func modelToLast(list []*modelPacket) (msg []int64) {
-	for _, m := range modelMessages(list) {
-		if m.lastT >= m.firstT {
-			msg = append(msg, m.lastT-m.firstT)
-		}
-	}
-	return msg
 }
 
 // modelReadTimes gives request to first response, and request to last response.
@@ -299,17 +360,18 @@ func modelReadTimes(requests, responses []*modelPacket) (rtt, msg []int64) {
 			continue
 		}
 		seen[q.psn] = true
-		again := false
-		for _, o := range requests[i+1:] {
-			again = again || o.psn == q.psn
-		}
 		for _, r := range responses {
-			if r.t >= q.t && r.isReadResp() && r.isFirst() && r.psn == q.psn {
-				if !again {
-					rtt = append(rtt, r.t-q.t)
-				}
-				break
+			if r.order < q.order || !r.isReadResp() || !r.isFirst() || r.psn != q.psn {
+				continue
 			}
+			again := false
+			for _, o := range requests[i+1:] {
+				again = again || o.psn == q.psn && o.order < r.order
+			}
+			if !again {
+				rtt = append(rtt, r.t-q.t)
+			}
+			break
 		}
 		end := 1 << 24 // PSN distance to the next request
 		for _, o := range requests {

@@ -12,6 +12,7 @@ import (
 
 type modelPacket struct {
 	t             int64
+	order         int64 // position among all packets
 	src, dst      string
 	sport         int
 	dscp, ecn     int
@@ -55,7 +56,7 @@ func modelPcap(data []byte) (packets []modelPacket, records int, roce int, cut b
 		}
 		records++
 		if p, ok := modelFrame(link, data[off:off+capLen], wireLen); ok {
-			p.t = sec*1e9 + frac*tick
+			p.t, p.order = sec*1e9+frac*tick, int64(records)
 			packets = append(packets, p)
 			roce++
 		}
@@ -178,6 +179,19 @@ func (p *modelPacket) isLast() bool {
 	return p.isAtomic()
 }
 func (p *modelPacket) positive() bool { return p.syndrome>>5 == 0 }
+
+// operation is what a data packet is part of.
+func (p *modelPacket) operation() string {
+	switch {
+	case p.isReadResp():
+		return "read"
+	case p.isAtomic():
+		return "atomic"
+	case p.op&31 >= 6 && p.op&31 <= 11 && p.op>>5 != 3:
+		return "write"
+	}
+	return "send"
+}
 
 func modelDiff(a, b int) int { // a - b in 24-bit serial arithmetic
 	d := (a - b) & 0xffffff
