@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/pcmlab/pcmlab/analysis"
 )
@@ -20,7 +21,7 @@ type Page struct {
 	Document *analysis.Document
 	Phases   *analysis.Table  // nil: made from Document
 	Checks   []analysis.Check // nil: those of Document
-	Tables   []analysis.Table // further tables, after the flows
+	Tables   []analysis.Table // further tables, before those of Document
 	Charts   []Chart          // further plots over time, after those made from Document
 
 	Provenance []KV
@@ -50,12 +51,22 @@ type KV struct{ Key, Value string }
 // Link points to a file of the bundle, relative to the page.
 type Link struct{ Text, Href string }
 
-//go:embed page.html
-var pageSource string
+var (
+	//go:embed page.html
+	pageSource string
+	//go:embed page.css
+	pageStyle string
+	//go:embed page.js
+	pageScript string
+)
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"css":        func() template.CSS { return template.CSS(pageStyle) },
+	"js":         func() template.JS { return template.JS(pageScript) },
 	"checkState": checkState,
-	"palette":    paletteName,
+	"verdict":    verdictText,
+	"sortable":   sortable,
+	"cell":       cellAttributes,
 }).Parse(pageSource))
 
 // Render writes the page as HTML.
@@ -63,58 +74,81 @@ func Render(w io.Writer, p Page) error {
 	if p.Document == nil {
 		return errors.New("report: page without a document")
 	}
-	v := view{Page: p}
-	if v.Checks == nil {
-		v.Checks = p.Document.Checks
+	d := p.Document
+	v := view{Page: p, Quality: d.Quality, Tiles: tiles(d), NotMeasured: notMeasured(d)}
+	checks := p.Checks
+	if checks == nil {
+		checks = d.Checks
 	}
-	v.Quality = p.Document.Quality
+	for _, c := range checks {
+		v.Checks = append(v.Checks, checkView{c, findings(d, c)})
+	}
+	v.Badges = badges(d, checks)
+	v.Alarm = alarm(d, checks)
 	if p.Phases != nil {
 		v.Lead = append(v.Lead, *p.Phases)
-	} else if len(p.Document.Aggregate.PerPhase) > 0 {
-		v.Lead = append(v.Lead, p.Document.PhaseFlowTable(), p.Document.PhaseTable())
+	} else if len(d.Aggregate.PerPhase) > 0 {
+		v.Lead = append(v.Lead, d.PhaseFlowTable(), d.PhaseTable())
 	}
-	v.More = append(v.More, p.Document.FlowTable())
-	if p.Document.Path != nil {
-		v.More = append(v.More, p.Document.PathTable())
+	for _, c := range append(overTime(d), p.Charts...) {
+		v.OverTime = append(v.OverTime, draw(c))
 	}
-	v.More = append(append(v.More, p.Tables...), p.Document.TotalsTable(), p.Document.QualityTable())
-	for _, c := range append(documentCharts(p.Document), p.Charts...) {
-		d, err := drawChart(c)
-		if err != nil {
-			return fmt.Errorf("report: plot %q: %w", c.Title, err)
+	for _, c := range distributions(d) {
+		v.Spread = append(v.Spread, drawSmall(c))
+	}
+	v.More = append(v.More, p.Tables...)
+	for _, t := range d.Tables() {
+		switch {
+		case shownElsewhere(t.Title):
+		case !facts(t):
+			v.More = append(v.More, t)
+		default: // one number a row: side by side
+			v.Facts = append(v.Facts, t)
 		}
-		v.Figures = append(v.Figures, d)
-	}
-	if f, ok, err := drawJain(p.Document); err != nil {
-		return fmt.Errorf("report: plot of Jain's index: %w", err)
-	} else if ok {
-		at := min(1, len(v.Figures))
-		v.Figures = append(v.Figures[:at:at], append([]figure{f}, v.Figures[at:]...)...)
 	}
 	return pageTemplate.Execute(w, v)
+}
+
+// shownElsewhere tells the tables of a document that the page has in another form, or further up.
+func shownElsewhere(title string) bool {
+	for _, t := range []string{"Checks", "Phases", "Goodput by phase"} {
+		if title == t || strings.HasPrefix(title, t+" (") {
+			return true
+		}
+	}
+	return false
 }
 
 // view is Page with everything filled in that the template prints.
 type view struct {
 	Page
-	Checks  []analysis.Check
-	Quality analysis.Quality
-	Lead    []analysis.Table
-	More    []analysis.Table
-	Figures []figure
+	Badges      []Verdict
+	Alarm       *alarmView
+	Tiles       []tile
+	Checks      []checkView
+	Quality     analysis.Quality
+	Lead        []analysis.Table
+	Facts       []analysis.Table
+	More        []analysis.Table
+	OverTime    []figure
+	Spread      []figure
+	NotMeasured []string
 }
 
-// figure is one plot in two shapes; the page shows the one that fits.
-type figure struct {
-	Title        string
-	Note         string
-	Wide, Narrow template.HTML
-	Legend       []legend
+type checkView struct {
+	analysis.Check
+	Findings []string
 }
 
-type legend struct {
-	Name   string
-	Colour int
+// findings are the rows of a check in words, and how many are not here.
+func findings(d *analysis.Document, c analysis.Check) (out []string) {
+	for _, r := range c.Rows {
+		out = append(out, d.Finding(r))
+	}
+	if c.More > 0 {
+		out = append(out, fmt.Sprintf("and %d more", c.More))
+	}
+	return out
 }
 
 func checkState(verdict string) State {
@@ -127,4 +161,13 @@ func checkState(verdict string) State {
 	return Unsure
 }
 
-func paletteName(i int) string { return fmt.Sprintf("c%d", i%paletteSize) }
+// verdictText has a sign beside the word: colour alone tells nothing to some.
+func verdictText(verdict string) string {
+	switch verdict {
+	case analysis.Pass:
+		return "✓ pass"
+	case analysis.Fail:
+		return "✗ FAIL"
+	}
+	return "○ " + verdict
+}
