@@ -103,10 +103,10 @@ func (f genFile) pcap(e genOrder, unit int64) []byte {
 	return b
 }
 
-// pcapng writes sections of alternating byte order with two interfaces each: 10^-9 s with an offset, and 10^-7 s or coarser.
-// Records whose time the second can hold exactly may go there; those of a mirror keep their packet's interface.
-func (f genFile) pcapng(sections int, seed uint64) []byte {
-	r := rand.New(rand.NewPCG(seed, 10))
+// pcapng writes sections of alternating byte order with two interfaces each, of which the first has nanoseconds and an offset of
+// years, the second a unit of its own. A direction's packets come through one of them.
+func (f genFile) pcapng(sections int) []byte {
+	digits := map[int64]byte{1: 9, 100: 7, 1000: 6}[f.tick]
 	var b []byte
 	per := len(f.records)/sections + 1
 	for s := range sections {
@@ -125,7 +125,7 @@ func (f genFile) pcapng(sections int, seed uint64) []byte {
 			b = e.AppendUint16(e.AppendUint16(b, code), uint16(len(v)))
 			return append(append(b, v...), make([]byte, -len(v)&3)...)
 		}
-		for i, tsresol := range []byte{9, 7} {
+		for i, tsresol := range []byte{9, digits} {
 			iface := e.AppendUint32(e.AppendUint16(e.AppendUint16(nil, uint16(f.link)), 0), uint32(f.snap))
 			iface = option(iface, 2, []byte{'p', byte('0' + i)})
 			iface = option(iface, 9, []byte{tsresol})
@@ -136,8 +136,8 @@ func (f genFile) pcapng(sections int, seed uint64) []byte {
 		}
 		for _, rec := range f.records[min(s*per, len(f.records)):min((s+1)*per, len(f.records))] {
 			iface, t := uint32(0), uint64(rec.t-offset*1e9)
-			if rec.t%100 == 0 && r.IntN(2) == 0 && f.oneWay() {
-				iface, t = 1, uint64(rec.t/100)
+			if len(rec.conn)%2 == 1 {
+				iface, t = 1, uint64(rec.t/f.tick)
 			}
 			data := f.captured(rec)
 			body := e.AppendUint32(e.AppendUint32(e.AppendUint32(nil, iface), uint32(t>>32)), uint32(t))
@@ -146,16 +146,6 @@ func (f genFile) pcapng(sections int, seed uint64) []byte {
 		}
 	}
 	return b
-}
-
-// oneWay reports that no packet has a copy, so that interfaces may differ.
-func (f genFile) oneWay() bool {
-	for _, r := range f.records {
-		if r.copy_ {
-			return false
-		}
-	}
-	return true
 }
 
 func gzipped(data []byte) []byte {
