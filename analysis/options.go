@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/pcmlab/pcmlab/capture"
 )
 
 // Role says what a capture is used for.
@@ -22,6 +24,8 @@ type Input struct {
 	More []string // further files of the same tap that follow each other in time (a ring buffer), in any order
 	Tap  string   // name of the tap, for messages and the document; may be empty
 	Role Role
+
+	Said capture.ToolCounts // what the capturing program said at its end; the zero value: unknown
 }
 
 // Phase is a window of time that gets numbers of its own.

@@ -21,8 +21,11 @@ func (r *run) quality(doc *Document) {
 	silent := 0
 	for _, s := range r.sources {
 		f := s.finish()
-		doc.Files = append(doc.Files, f)
 		name := f.Path
+		if missing := reconcile(&f, s.in.Said); missing != "" {
+			incomplete("%s: %s", name, missing)
+		}
+		doc.Files = append(doc.Files, f)
 		if f.TruncatedAt != nil {
 			incomplete("%s: cut at byte %d (%s): all numbers are of what comes before", name, *f.TruncatedAt, s.incomplete)
 		}

@@ -43,6 +43,7 @@ func Run(ctx context.Context, inputs []Input, o Options) (*Document, error) {
 		doc.Path = r.engine.path(up)
 	}
 	r.quality(doc)
+	doc.Checks = checks(doc, &o)
 	return doc, nil
 }
 

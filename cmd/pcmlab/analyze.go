@@ -31,6 +31,7 @@ type analyzeOptions struct {
 	icrc        bool
 	sequence    bool
 	counters    []string
+	logs        []string
 	reorder     time.Duration
 	workers     int
 	dscp        optionalInt
@@ -70,6 +71,7 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 	f.BoolVar(&o.icrc, "icrc", false, "check the ICRC of packets that were captured whole")
 	f.BoolVar(&o.sequence, "sequence", false, "the captures are files of one tap that follow each other, in any order")
 	f.StringSliceVar(&o.counters, "counters", nil, "counters of the NICs before and after the capture (two files or folders: BEFORE AFTER); tells a quiet link from a blind tap")
+	f.StringArrayVar(&o.logs, "capture-log", nil, "what tcpdump, dumpcap or tshark printed on standard error: its counts are held against the file (repeated: for the captures in their order)")
 	f.DurationVar(&o.reorder, "reorder-window", 0, "records that are late by less are put into order (10ms); negative: take the file's order")
 	f.IntVar(&o.workers, "workers", 0, "goroutines that analyse (one a processor); the result is the same")
 	f.Var(&o.dscp, "expect-dscp", "DSCP that data packets must carry, 0 to 63 (the traffic class is DSCP*4 + ECN)")
@@ -248,6 +250,23 @@ func (o *analyzeOptions) inputs(args []string) (inputs []analysis.Input, mistake
 	}
 	for _, a := range o.upstream {
 		add(a, analysis.Upstream)
+	}
+	if len(mistakes) == 0 && len(o.logs) > len(inputs) {
+		mistakes = append(mistakes, usagef("--capture-log is given %d times for %d captures", len(o.logs), len(inputs)))
+	}
+	for i, name := range o.logs {
+		text, err := os.ReadFile(name)
+		var said capture.ToolCounts
+		if err == nil {
+			if said, err = capture.ParseToolCounts(string(text)); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if err != nil {
+			mistakes = append(mistakes, usagef("--capture-log: %w", err))
+		} else if i < len(inputs) {
+			inputs[i].Said = said
+		}
 	}
 	return inputs, mistakes
 }
