@@ -52,7 +52,8 @@ func (b *burst) summary(gap int64) Bursts {
 // built. Packets come in order of time. Nothing is allocated per packet once a destination is known.
 type arrivals struct {
 	gap      int64   // where the rate is not known
-	nsOfByte float64 // of the link; 0: not known
+	perNS    float64 // bytes that the link takes in a ns; 0: not known
+	twoBytes float64 // ns that two of them take
 	byDst    []int32 // index in all, by addrID; -1: none
 	all      []arrival
 }
@@ -70,7 +71,7 @@ type arrival struct {
 func newArrivals(o *Options) *arrivals {
 	a := &arrivals{gap: int64(burstGap * o.TimeScale)}
 	if o.LinkRateBps > 0 {
-		a.nsOfByte = 8e9 / o.LinkRateBps
+		a.perNS, a.twoBytes = o.LinkRateBps/8e9, 16e9/o.LinkRateBps
 	}
 	return a
 }
@@ -88,10 +89,10 @@ func (a *arrivals) see(ts int64, dst addrID, wire int) {
 	}
 	r := &a.all[i]
 	gap := a.gap
-	if a.nsOfByte > 0 {
-		gap = int64(2 * a.nsOfByte * float64(wire))
+	if a.perNS > 0 {
+		gap = int64(a.twoBytes * float64(wire))
 		if elapsed := ts - r.last; elapsed > 0 {
-			r.backlog = max(0, r.backlog-float64(elapsed)/a.nsOfByte)
+			r.backlog = max(0, r.backlog-float64(elapsed)*a.perNS)
 		}
 		r.backlog += float64(wire)
 		add(&r.queue, int64(r.backlog))
@@ -110,8 +111,8 @@ func (r *arrival) ended(length int64) {
 // finish gives the destinations by address; a takes no packet afterwards.
 func (a *arrivals) finish(addr func(addrID) netip.Addr) []QueueAt {
 	gap := a.gap
-	if a.nsOfByte > 0 {
-		gap = int64(math.Round(2 * a.nsOfByte * 1024)) // it depends on the packet; of one of 1 KiB
+	if a.perNS > 0 {
+		gap = int64(math.Round(a.twoBytes * 1024)) // it depends on the packet; of one of 1 KiB
 	}
 	out := make([]QueueAt, 0, len(a.all))
 	for _, i := range sorted(len(a.all), func(x, y int) int { return addr(a.all[x].dst).Compare(addr(a.all[y].dst)) }) {

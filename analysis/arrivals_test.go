@@ -28,7 +28,7 @@ func slowArrivals(o Options, packets []arrived) []QueueAt {
 	out := []QueueAt{}
 	most := func(wire int) float64 {
 		if o.LinkRateBps > 0 {
-			return math.Floor(2 * float64(wire) * (8e9 / o.LinkRateBps))
+			return math.Floor(float64(wire) * (16e9 / o.LinkRateBps))
 		}
 		return 10_000 * o.TimeScale
 	}
@@ -53,7 +53,7 @@ func slowArrivals(o Options, packets []arrived) []QueueAt {
 		}
 		gap := int64(math.Round(most(1024)))
 		if o.LinkRateBps > 0 {
-			gap = int64(math.Round(2 * 1024 * (8e9 / o.LinkRateBps)))
+			gap = int64(math.Round(1024 * (16e9 / o.LinkRateBps)))
 		}
 		q := QueueAt{Dst: testAddr(dst).String(), GapNS: gap}
 		var lengths, sizes histogram
@@ -78,7 +78,7 @@ func slowArrivals(o Options, packets []arrived) []QueueAt {
 			queue := 0.0
 			for i, p := range all {
 				if i > 0 {
-					queue = max(0, queue-float64(p.ts-all[i-1].ts)/(8e9/o.LinkRateBps))
+					queue = max(0, queue-float64(p.ts-all[i-1].ts)*(o.LinkRateBps/8e9))
 				}
 				queue += float64(p.wire)
 				backlogs.add(int64(queue))

@@ -192,6 +192,9 @@ func TestChecks_rowsAreBoundedAndInOrder(t *testing.T) {
 				f.DSCP = []int{rapid.SampledFrom([]int{0, 26}).Draw(t, "DSCP")}
 				f.State = rapid.SampledFrom([]string{StateOK, StateFailed}).Draw(t, "state")
 				f.MissedByTap = rapid.Int64Range(0, 1).Draw(t, "missed")
+				if rapid.Bool().Draw(t, "selective") { // its row comes first in time, last in the making
+					f.Recovery = &Recovery{Selective: 1, Events: []RecoveryEvent{{TimeNS: -1, Trigger: "nak", FromPSN: 1, HighPSN: 3, Packets: 1, Skipped: 2}}}
+				}
 				for k := range rapid.IntRange(0, 3).Draw(t, "restarts") {
 					if f.Recovery == nil {
 						f.Recovery = &Recovery{}

@@ -52,15 +52,16 @@ func (s *cnpScopes) pacing(scale float64, ceData int64) (scope *string, interval
 wider:
 	for x := scopePair; x < scopeCount; x++ {
 		m, all := &s.mixed[x], &s.gaps[x]
+		sharp := m.hasFloor() && all.hasFloor()
 		switch {
 		case m.n < pacingGaps || (kept > 0 && m.quantile(pacingNear/float64(m.n)) >= 2*kept):
 			open = append(open, scopeNames[x])
 			continue
 		case kept > 0 && float64(m.quantile(pacingStray)) >= pacingKept*float64(kept):
 			kept = min(kept, all.floor())
-		case kept == 0 && !m.hasFloor(): // perhaps these take turns, too
+		case kept == 0 && !sharp: // perhaps these take turns, too
 			continue
-		case !m.hasFloor():
+		case !sharp:
 			break wider
 		case kept > 0 && s.gaps[at].ticks(): // by timers: the groups' phases stay, and make a regular pattern of their own
 			if all.ticks() {

@@ -252,6 +252,21 @@ func TestCNPScopes_pacingNotTold(t *testing.T) {
 		both = append(both, seenCNP{ts: int64(i)*50_000 + 25_000, src: 1, dst: 2, qp: 4})
 	}
 	slices.SortFunc(both, func(a, b seenCNP) int { return int(a.ts - b.ts) })
+	// trains makes two QPs that are paced one after the other: trains of a few CNPs, with the given gaps between two trains.
+	trains := func(cnps int, between ...int64) (all []seenCNP) {
+		ts := int64(0)
+		for i, gap := range between {
+			for range cnps {
+				all = append(all, seenCNP{ts: ts, src: 1, dst: 2, qp: uint32(1 + i%2)})
+				ts += 50_000
+			}
+			ts += gap - 50_000
+		}
+		return all
+	}
+	apart := slices.Repeat([]int64{500_000}, 20)
+	apart[7] = 60_000
+	strays := slices.Repeat([]int64{50_000, 50_000, 50_000, 50_000, 5_000}, 10)
 	for _, tc := range []struct {
 		name, scope, reason string
 		scale               float64
@@ -264,6 +279,9 @@ func TestCNPScopes_pacingNotTold(t *testing.T) {
 		{"each_mark", "null", "not paced", 1, 22, every(50_000, 20)},
 		{"packets_apart", "null", "too short", 1, 100, every(900, 50)},
 		{"slowed_lab", "null", "too short", 1024, 1000, every(50_000, 50)},
+		{"hardly_ever_close", ScopeQP, "cannot be told apart from ip_pair, destination, port", 1, 10_000, trains(20, apart...)},
+		{"close_and_kept", ScopeIPPair, "1st percentile", 1, 10_000, trains(4, slices.Repeat([]int64{50_000}, 50)...)},
+		{"not_kept_by_a_fifth", ScopeQP, "those at a wider one do not", 1, 10_000, trains(4, strays...)},
 		{"out_of_phase", "null", "ambiguous", 1, 1000, both},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
