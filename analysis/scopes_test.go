@@ -307,3 +307,32 @@ func TestCNPScopes_nothingAllocatedPerCNP(t *testing.T) {
 		t.Errorf("%v allocations for 64 CNPs of known groups, want 0", n)
 	}
 }
+
+// TestCNPScopes_pacingIsNeverWrong: what the analysis says about simulated notifiers is right, or that it cannot be told.
+func TestCNPScopes_pacingIsNeverWrong(t *testing.T) {
+	t.Parallel()
+	told := 0
+	for _, mean := range []int64{5_000, 100_000} {
+		for _, n := range [][3]int{{1, 1, 2}, {1, 4, 1}, {1, 4, 4}, {2, 3, 2}, {2, 10, 2}} {
+			for _, phases := range []bool{false, true} {
+				for _, scope := range scopeNames {
+					sim := notifierSim{scope: scope, interval: 50_000, jitter: 1_000, addrs: n[0], senders: n[1], qps: n[2], mean: mean, phases: phases, marks: 4_000}
+					got, interval, reason := sim.infer(uint64(mean))
+					if got == "null" {
+						continue
+					}
+					told++
+					if _, open, _ := strings.Cut(reason, "apart from "); got != scope && !strings.Contains(open, scope) {
+						t.Errorf("%+v: %s, %s", sim, got, reason)
+					}
+					if interval < 45_000 || interval > 55_000 {
+						t.Errorf("%+v: interval %d ns", sim, interval)
+					}
+				}
+			}
+		}
+	}
+	if told < 60 {
+		t.Errorf("told %d of 80, want at least 60", told)
+	}
+}
