@@ -13,9 +13,20 @@ import (
 	"github.com/pcmlab/pcmlab/internal/fixtures"
 )
 
-// truth is what tshark, and a parser beside it, say about a capture.
+// truth is what tshark, and a parser beside it, say about a capture. All of its fields are compared:
+//
+//	bytes, crosscheck                         the file is the one that the truth is about, and both parsers agreed on it
+//	packets, roce_packets, non_roce           totals
+//	truncated                                 files[].snaplen_limited
+//	first_ts, last_ts                         files[]
+//	opcodes, ecn, ce_marked_data, ce_marked_ack, cnp, acks, naks, rnr_naks, nak_total, mad   totals
+//	duplicate_request_psns                    sum over directions
+//	flows: all but the next two               directions
+//	flows: dscp, udp_sport                    hold those of flows, which are of data alone
 type truth struct {
 	File         string           `json:"file"`
+	Bytes        int64            `json:"bytes"`
+	NonRoCE      int64            `json:"non_roce"`
 	Packets      int64            `json:"packets"`
 	Truncated    int64            `json:"truncated"`
 	RoCEPackets  int64            `json:"roce_packets"`
@@ -102,6 +113,20 @@ func TestRun_fixturesAgreeWithTruth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if info, err := os.Stat(path); err != nil || info.Size() != want.Bytes || !want.CrossChecked.Identical {
+				t.Errorf("the truth is about another file of %d bytes, or its parsers disagreed (%v)", want.Bytes, err)
+			}
+			for _, f := range doc.Flows {
+				tr := want.Flows[fmt.Sprintf("%s>%s qp=0x%06x", f.Src, f.Dst, f.DstQP)]
+				for _, d := range f.DSCP {
+					if tr.DSCP[fmt.Sprint(d)] == 0 {
+						t.Errorf("flow %s: DSCP %d, the truth has %v", f.ID, d, tr.DSCP)
+					}
+				}
+				if tr.SrcPorts[fmt.Sprint(f.SrcPort)] == 0 {
+					t.Errorf("flow %s: source port %d, the truth has %v", f.ID, f.SrcPort, tr.SrcPorts)
+				}
+			}
 			if diff := cmp.Diff(want.totals(), documentTotals(doc)); diff != "" {
 				t.Errorf("totals (-truth +analysis):\n%s", diff)
 			}
@@ -140,7 +165,7 @@ func (tr truth) totals() map[string]any {
 	}
 	return map[string]any{
 		"packets": tr.Packets, "roce": tr.RoCEPackets, "opcodes": ops, "ce_data": tr.CEData, "ce_ack": tr.CEAck, "cnp": tr.CNP, "acks": tr.Acks,
-		"nak": tr.NAKTotal, "rnr": tr.RNR, "duplicates": tr.Duplicates, "snapped": tr.Truncated > 0, "mad": mad,
+		"nak": tr.NAKTotal, "naks": naksOf(tr.NAKs), "non_roce": tr.NonRoCE, "rnr": tr.RNR, "duplicates": tr.Duplicates, "snapped": tr.Truncated > 0, "mad": mad,
 		"ecn": ECNCounts{NotECT: tr.ECN["0"], ECT1: tr.ECN["1"], ECT0: tr.ECN["2"], CE: tr.ECN["3"]},
 	}
 }
@@ -151,14 +176,28 @@ func documentTotals(d *Document) map[string]any {
 		ops[tsharkNames.Replace(name)] = n
 	}
 	var dup int64
+	naks := map[string]int64{}
 	for _, x := range d.Directions {
 		dup += x.DuplicatePackets
+		for name, n := range directionTruth(x).NAKs {
+			if name != "RNR" {
+				naks[name] += n
+			}
+		}
 	}
 	t := d.Totals
 	return map[string]any{
 		"packets": t.Packets, "roce": t.RoCEPackets, "opcodes": ops, "ce_data": t.CEDataPackets, "ce_ack": t.CEAckPackets, "cnp": t.CNPPackets, "acks": t.AckPackets,
-		"nak": t.NAKPackets, "rnr": t.RNRNAKPackets, "duplicates": dup, "snapped": d.Files[0].SnaplenLimited, "mad": t.MADPackets, "ecn": t.ECN,
+		"nak": t.NAKPackets, "naks": naks, "non_roce": t.Packets - t.RoCEPackets, "rnr": t.RNRNAKPackets, "duplicates": dup, "snapped": d.Files[0].SnaplenLimited, "mad": t.MADPackets, "ecn": t.ECN,
 	}
+}
+
+// naksOf is m, never nil.
+func naksOf(m map[string]int64) map[string]int64 {
+	if m == nil {
+		return map[string]int64{}
+	}
+	return m
 }
 
 func directionTruth(d Direction) truthFlow {
