@@ -88,16 +88,16 @@ func (a *arrivals) see(ts int64, dst addrID, wire int) {
 		a.all = append(a.all, arrival{dst: dst, first: ts, last: ts})
 	}
 	r := &a.all[i]
-	gap := a.gap
+	gap, elapsed := a.gap, ts-r.last
 	if a.perNS > 0 {
 		gap = int64(a.twoBytes * float64(wire))
-		if elapsed := ts - r.last; elapsed > 0 {
-			r.backlog = max(0, r.backlog-float64(elapsed)*a.perNS)
-		}
-		r.backlog += float64(wire)
+		r.backlog = max(0, r.backlog-float64(max(elapsed, 0))*a.perNS) + float64(wire)
 		add(&r.queue, int64(r.backlog))
 	}
-	if length, ended := r.busy.add(ts, gap, wire); ended {
+	if r.busy.bytes > 0 && elapsed <= gap { // the usual case of burst.add, without the call
+		r.busy.last = max(r.busy.last, ts)
+		r.busy.bytes += int64(wire)
+	} else if length, ended := r.busy.add(ts, gap, wire); ended {
 		r.ended(length)
 	}
 	r.last = max(r.last, ts)
