@@ -206,7 +206,7 @@ func (k *canvas) line(l Line) {
 		x, y := k.x(xs[i]), k.y(ys[i])
 		switch {
 		case !pen:
-			k.b.WriteString("M" + num(x) + " " + num(y))
+			k.b.WriteString("M" + num(x) + " " + num(y) + "h0") // a point between gaps is a dot
 		case l.Step && num(x) == num(last):
 			k.b.WriteString("V" + num(y))
 		case l.Step:
