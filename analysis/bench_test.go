@@ -2,8 +2,6 @@ package analysis
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/pcmlab/pcmlab/capture"
-	"github.com/pcmlab/pcmlab/capture/roce"
 )
 
 // benchCapture is a capture of n packets cut at 128 bytes, of many flows with ACKs, CNPs, loss, reorder and duplicates,
@@ -39,7 +36,7 @@ func benchCapture(tb testing.TB, packets, flows int) []byte {
 					return out.Bytes()
 				}
 				rec := bytes.Clone(r)
-				t := g.records[i].t + int64(round)*(lastNS+1_000_000)
+				t := genEpoch + (g.records[i].t-genEpoch+int64(round)*(lastNS+1_000_000))*int64(groups)
 				le32(rec, uint32(t/1e9))
 				le32(rec[4:], uint32(t%1e9))
 				ip := rec[16+14:]
@@ -58,27 +55,23 @@ func benchCapture(tb testing.TB, packets, flows int) []byte {
 
 func le32(b []byte, v uint32) { b[0], b[1], b[2], b[3] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24) }
 
-// feed runs all packets of a capture in memory through the engine, as Run does for one file.
-func feed(tb testing.TB, e *engine, data []byte) (n int) {
-	r, err := capture.NewReader(bytes.NewReader(data), "bench")
+// runOf is an analysis of a capture in memory, after its last packet and before the document.
+func runOf(tb testing.TB, o Options, data []byte) *run {
+	tb.Helper()
+	o, err := o.resolved()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var p capture.Packet
-	var f roce.Frame
-	for {
-		if err := r.Next(&p); err != nil {
-			if !errors.Is(err, io.EOF) {
-				tb.Fatal(err)
-			}
-			return n
-		}
-		if err := f.Decode(p.LinkType, p.Data, p.OrigLen, 4791); err != nil {
-			tb.Fatal(err)
-		}
-		e.frame(p.TimeNS, &f, p.Data, 0)
-		n++
+	rd, err := capture.NewReader(bytes.NewReader(data), "bench")
+	if err != nil {
+		tb.Fatal(err)
 	}
+	r := newRun(o)
+	r.sources = []*source{{reader: rd}}
+	if err := r.judged(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return r
 }
 
 // BenchmarkRun reads 1 million packets from a file and makes the document, all metrics on.
@@ -118,66 +111,75 @@ func cpuSeconds() float64 {
 	return float64(u.Utime.Sec) + float64(u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// TestEngine_allocatesNothingPerPacket: once all flows and bins exist, a packet allocates nothing.
-func TestEngine_allocatesNothingPerPacket(t *testing.T) {
-	data := benchCapture(t, 60_000, 64)
-	o, err := Options{CheckICRC: true, Bin: 1 << 40, Phases: []Phase{{Name: "all", StartNS: genEpoch, EndNS: genEpoch + 1e12}}}.resolved()
+// TestRun_allocatesNothingPerPacket: once all flows and bins exist, a packet allocates nothing on its whole way.
+func TestRun_allocatesNothingPerPacket(t *testing.T) {
+	o, err := Options{CheckICRC: true, Bin: 1 << 40, Workers: 1, LinkRateBps: 1e11,
+		Phases: []Phase{{Name: "all", StartNS: genEpoch, EndNS: genEpoch + 1e12}}}.resolved()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEngine(o)
-	type rec struct {
-		t int64
-		b []byte
-	}
-	var recs []rec
-	r, err := capture.NewReader(bytes.NewReader(data), "test")
+	const rounds = 40
+	data := benchCapture(t, 400_000, 64)
+	rd, err := capture.NewReader(bytes.NewReader(data), "bench")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p capture.Packet
-	var f roce.Frame
-	for r.Next(&p) == nil {
-		recs = append(recs, rec{p.TimeNS, bytes.Clone(p.Data)})
-	}
-	i := 0
-	one := func() {
-		if err := f.Decode(roce.LinkEthernet, recs[i].b, 1100, 4791); err != nil {
+	r := newRun(o)
+	s := &source{reader: rd}
+	r.order = newOrder(&r.o, 1, r.shared.intern, &r.shared.sides, r.lanes)
+	r.order.full = func(l *lane) { l.take(l.cur); l.cur.n = 0 }
+	var p parsed
+	recycle := func(*parsed) {}
+	batch := func() {
+		x := r.parsers[0]
+		base, ok, err := s.read(&x.batch)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if err := x.parse(s, base, &p); err != nil {
 			t.Fatal(err)
 		}
-		e.frame(recs[i].t, &f, recs[i].b, 0)
-		i++
+		s.account(&p)
+		r.order.add(0, &p, recycle)
+		r.order.queues[0].safe = maxTime // nothing waits, since p is used again
+		r.order.emit(recycle)
 	}
-	for i < len(recs)/2 {
-		one()
+	packets := s.file.Packets
+	for s.file.Packets < 300_000 {
+		batch()
 	}
-	if n := testing.AllocsPerRun(len(recs)-i-1, one); n != 0 {
-		t.Errorf("%g allocations per packet, want 0", n)
+	packets = s.file.Packets
+	allocs := testing.AllocsPerRun(rounds, batch) * rounds
+	t.Logf("%.0f allocations for %d packets", allocs, s.file.Packets-packets)
+	if allocs > 2*64 { // queues of single flows that had never been so long
+		t.Errorf("%.0f allocations for %d packets of 64 flows, want none but for a queue of a flow that grows", allocs, s.file.Packets-packets)
 	}
 }
 
-// TestEngine_memoryIsBounded: ten times the packets of the same flows hold the same memory.
-func TestEngine_memoryIsBounded(t *testing.T) {
+// heldBy is the heap that an analysis holds after its last packet.
+func heldBy(tb testing.TB, o Options, data []byte) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := runOf(tb, o, data)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(data)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// TestRun_memoryIsBounded: ten times the packets of the same flows hold the same memory.
+func TestRun_memoryIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs half a second")
 	}
-	held := func(packets int) uint64 {
-		data := benchCapture(t, packets, 200)
-		o, _ := Options{MaxCells: 1 << 14}.resolved()
-		e := newEngine(o)
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		feed(t, e, data)
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		runtime.KeepAlive(e)
-		runtime.KeepAlive(data)
-		return after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
+	held := func(packets int) int64 {
+		return heldBy(t, Options{MaxCells: 1 << 14, Workers: 1}, benchCapture(t, packets, 200))
 	}
-	short, long := held(30_000), held(300_000)
-	t.Logf("held: %d KiB after 30 k packets, %d KiB after 300 k", short>>10, long>>10)
-	if long > 2*short+1<<20 {
+	short, long := held(100_000), held(600_000)
+	t.Logf("held: %d KiB after 100 k packets, %d KiB after 600 k", short>>10, long>>10)
+	if long > short+short/2+1<<20 {
 		t.Errorf("memory grew from %d to %d bytes with the length of the capture", short, long)
 	}
 }

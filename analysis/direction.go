@@ -1,64 +1,169 @@
 package analysis
 
 import (
+	"slices"
+
 	"github.com/pcmlab/pcmlab/capture/roce"
 )
 
 // direction is one life of one direction of a QP: all packets from an address to a QP at another one. It may carry
-// data (requests, or READ responses) and answers to the data of its peer direction (acknowledgements, NAKs, CNPs).
+// data (requests, or READ responses) and answers to the data of its peer direction (acknowledgements, NAKs, CNPs). What it
+// needs for either is there from the first such packet on: there may be a million of them.
 type direction struct {
-	key        dirKey
-	life       int  // 1 for the first
-	replaced   bool // a later life began
-	superseded bool // the peer began another life: the next packet out of range begins one here, too
-	pair       *hostPair
-	peer       *direction // the other direction of the same QP pair, once known
-	confidence int        // acknowledgements that agreed with the peer
-	searches   int        // for the peer, in vain
-	candidates []candidate
-	peerNote   string // how the peer was found, if not by acknowledgements
+	pair *hostPair
+	tx   *sender  // nil: no request and no READ response yet
+	rx   *answers // nil: no answer yet
+	peer *direction
+	more *counts // nil while there are few packets
 
-	service            roce.Transport
-	serviceSeen        bool
-	srcPort            uint16
-	firstNS, lastNS    int64 // of any packet
-	packets, ce        int64
-	opcodes            [opSlots]int64
-	requests           int64
-	responses          int64
-	psnFirst, psnLast  uint32
-	req                psnTracker
-	resp               *psnTracker // READ responses have the requester's numbers
-	lastHighOp         roce.Opcode // of the highest request
-	respLastOp         roce.Opcode
-	firstOp            roce.Opcode // of the first request
-	nonReadRequests    int64
-	backward, gaps     int64
-	lastReqPSN         uint32
-	lastReqOp          roce.Opcode
-	rethBytes, rethLen int64
+	firstNS, lastNS int64
+	packets         int64
+	bins            tallies // per bin
+	pieces          tallies // per piece of a phase
 
+	id                pairID
+	dstQP, srcQP      uint32 // srcQP: of datagrams, plus 1
+	psnFirst, psnLast uint32
+	life              int32 // 1 for the first
+	cmPeerQP          uint32
+	srcPort           uint16
+	flags             dirFlags
+	service           roce.Transport
+	few               [fewPackets]uint8 // opcode slot and ECN of the first packets
+}
+
+type dirFlags uint8
+
+const (
+	dirReplaced   dirFlags = 1 << iota // a later life began
+	dirSuperseded                      // the peer began another life: the next packet out of range begins one here, too
+	dirExpected                        // a handshake announced another life
+	dirServiceSeen
+	dirByCM // a handshake named its peer's QP
+)
+
+func (d *direction) is(f dirFlags) bool { return d.flags&f != 0 }
+
+// fewPackets are logged one by one before a direction gets counters.
+const fewPackets = 15
+
+// counts are per opcode and ECN codepoint.
+type counts struct {
+	opcodes [opSlots]int64
+	ecn     [4]int64
+}
+
+// count does what is the same for every packet.
+func (d *direction) count(r *record) {
+	slot := opSlotOf[r.op()]
+	if n := d.packets; n < fewPackets {
+		d.few[n] = slot | r.tos<<6
+	} else {
+		if d.more == nil {
+			d.more = d.counted()
+		}
+		d.more.opcodes[slot]++
+		d.more.ecn[r.tos&3]++
+	}
+	if d.flags&dirServiceSeen == 0 && slot != slotCNP {
+		d.flags |= dirServiceSeen
+		d.service, d.srcPort = r.op().Transport(), r.srcPort
+	}
+	d.packets++
+	d.lastNS = max(d.lastNS, r.ts)
+	d.psnLast = r.psn24()
+}
+
+// counted are the counts of the direction.
+func (d *direction) counted() *counts {
+	if d.more != nil {
+		return d.more
+	}
+	c := new(counts)
+	for _, v := range d.few[:d.packets] {
+		c.opcodes[v&0x3f]++
+		c.ecn[v>>6]++
+	}
+	return c
+}
+
+// sender is what a direction that carries data needs.
+type sender struct {
+	req  psnTracker
 	data dataCounts
-	ops  Operations
 
-	// Answers to the peer's data.
-	acks          int64
-	naks          NAKs
-	cnps, ceAcks  int64
-	lastAckPSN    uint32
-	ackSeen       bool
-	resendsNoAck  int64 // go-back-N restarts since the last progress; on the data side
-	ackedTo       int64 // highest request acknowledged, unwrapped; on the data side
-	pending       deque[pendingAck]
-	messages      deque[message]
-	rtt           *histogram
-	toAck, toLast *histogram
-	firstCNP      int64
-	lastCNP       int64
+	ackedTo     int64 // highest request acknowledged, unwrapped
+	outstanding int64 // the most PSNs that were not acknowledged
+	pending     deque[pendingAck]
+	messages    deque[message]
+	times       *flowTimes
+	resp        *psnTracker // READ responses have the requester's numbers
+	ops         Operations
+	window      rateWindow
+	react       *reaction
+	ceAtNS      int64 // first CE mark since the last CNP
+	burst       int64 // bytes of the burst that goes on
 
-	cells    []cell
-	firstBin int
-	segs     []segment
+	rethBytes, rethLen    int64
+	nonRead               int64 // requests other than READs
+	backward, gaps        int64
+	lastReqPSN            uint32
+	resendsNoAck          int32 // go-back-N restarts since the last progress
+	lastReqOp             roce.Opcode
+	lastHighOp            roce.Opcode // of the highest request
+	respLastOp            roce.Opcode
+	firstOp               roce.Opcode // of the first request
+	requestSeen, readSeen bool
+	ceWaiting             bool
+	note                  string // how the peer was found, if not by acknowledgements
+	ids                   ipIDs
+}
+
+// flowTimes are the distributions of a flow.
+type flowTimes struct {
+	rtt                       *histogram
+	write, send, read, atomic *histogram // messages until they were acknowledged
+	toLast                    *histogram // messages until their last packet, where no acknowledgements are seen
+	cnpDelay, bursts          *histogram
+}
+
+func (t *sender) hist() *flowTimes {
+	if t.times == nil {
+		t.times = new(flowTimes)
+	}
+	return t.times
+}
+
+// toAck are the completed messages of all operations; nil without any.
+func (t *flowTimes) toAck() (all *histogram) {
+	for _, h := range []*histogram{t.write, t.send, t.read, t.atomic} {
+		switch {
+		case h == nil:
+		case all == nil:
+			all = h
+		default:
+			sum := new(histogram)
+			sum.merge(all)
+			sum.merge(h)
+			all = sum
+		}
+	}
+	return all
+}
+
+// answers is what a direction that answers its peer's data needs.
+type answers struct {
+	candidates []candidate
+	acks, cnps int64
+	firstCNP   int64
+	lastCNP    int64
+	naks       *NAKs
+	gaps       *histogram // between CNPs
+	lastAckPSN uint32
+	confidence int32 // acknowledgements that agreed with the peer
+	searches   int32 // for the peer, in vain
+	ackSeen    bool
+	responses  bool // READ responses among them
 }
 
 // dataCounts are over the data packets of a direction: requests other than READ requests, and READ responses.
@@ -67,47 +172,44 @@ type dataCounts struct {
 	ce, ect                        int64
 	firstNS, lastNS                int64
 	dscp                           uint64 // bit per DSCP
-	merged                         int64
+	pcp                            uint8  // bit per priority
+	tagged                         bool
+	vlan                           uint16   // the first VLAN ID
+	vlans                          []uint16 // the others
 }
 
-// pendingAck is a request that asked to be acknowledged.
-type pendingAck struct {
-	psn    int64
-	atNS   int64
-	resent bool // no round-trip time: nobody knows which copy is answered (Karn)
-}
-
-// message is one whose completion is awaited.
-type message struct {
-	first, last int64 // unwrapped PSNs; last is -1 until it was seen
-	atNS        int64 // when its first packet was first seen
-	lastNS      int64 // when its last packet was first seen
-	read        bool
-}
-
-// cell is one bin of one direction.
-type cell struct {
-	unique                    int64
-	packets, ce, cnps, resent uint32
-}
-
-// segment is one elementary interval between boundaries of phases.
-type segment struct {
-	unique, wire              int64
-	packets, ce, cnps, resent int64
-}
-
-// Bounds on what is awaited per direction. Without any acknowledgement the tap probably does not see them.
-const (
-	waitBlind = 256
-	waitAcks  = 4096
-)
-
-func (d *direction) waitLimit() int {
-	if d.peer != nil || d.key.srcQP != 0 {
-		return waitAcks
+func (c *dataCounts) otherVLAN(vid uint16) {
+	const most = 16
+	if len(c.vlans) < most && !slices.Contains(c.vlans, vid) {
+		c.vlans = append(c.vlans, vid)
 	}
-	return waitBlind
+}
+
+// ipIDs tells from the IP identification which of two packets was sent first, where the sender counts it up.
+type ipIDs struct {
+	last      uint16 // of the highest packet
+	steps, up uint8
+	valid     bool
+}
+
+// next takes the identification of a packet in order.
+func (i *ipIDs) next(id uint16) {
+	if i.valid && i.steps < 255 {
+		i.steps++
+		if step := id - i.last; step > 0 && step <= 1024 {
+			i.up++
+		}
+	}
+	i.last, i.valid = id, true
+}
+
+// order says whether a packet with this id was sent after the highest one, or not; both false: it cannot be told.
+func (i *ipIDs) order(id uint16) (newer, older bool) {
+	if i.steps < 8 || int(i.up)*10 < int(i.steps)*9 {
+		return false, false
+	}
+	newer = int16(id-i.last) > 0
+	return newer, !newer
 }
 
 // Opcode slots: RC 0..0x1f, UC 0x20..0x2b, UD, CNP, and the rest together.
@@ -119,48 +221,81 @@ const (
 	opSlots     = 0x30
 )
 
-func opSlot(op roce.Opcode) int {
-	switch {
-	case op < slotUD:
-		return int(op)
-	case op == roce.UDSendOnly:
-		return slotUD
-	case op == roce.UDSendOnlyImm:
-		return slotUDImm
-	case op == roce.CNP:
-		return slotCNP
+var opSlotOf = func() (t [256]uint8) {
+	for i := range t {
+		switch op := roce.Opcode(i); {
+		case op < slotUD:
+			t[i] = uint8(op)
+		case op == roce.UDSendOnly:
+			t[i] = slotUD
+		case op == roce.UDSendOnlyImm:
+			t[i] = slotUDImm
+		case op == roce.CNP:
+			t[i] = slotCNP
+		default:
+			t[i] = slotUnknown
+		}
 	}
-	return slotUnknown
-}
+	return t
+}()
 
 func slotName(slot int) string {
-	switch slot {
-	case slotUD:
-		return roce.UDSendOnly.String()
-	case slotUDImm:
-		return roce.UDSendOnlyImm.String()
-	case slotCNP:
-		return roce.CNP.String()
-	case slotUnknown:
+	if slot == slotUnknown {
 		return "other"
 	}
-	return roce.Opcode(slot).String()
+	return slotOpcode(slot).String()
 }
 
-// hostPair holds the directions from one address to another, for joining answers to data.
-type hostPair struct {
-	joined  bool
-	reverse *hostPair
-	dirs    []*direction
+// slotOpcode is an opcode of the slot.
+func slotOpcode(slot int) roce.Opcode {
+	switch slot {
+	case slotUD:
+		return roce.UDSendOnly
+	case slotUDImm:
+		return roce.UDSendOnlyImm
+	case slotCNP:
+		return roce.CNP
+	case slotUnknown:
+		return 0xff
+	}
+	return roce.Opcode(slot)
 }
+
+// reverse are the directions the other way between the same addresses.
+func (d *direction) reverse() []*direction {
+	if d.pair.a == d.pair.b { // loopback
+		return d.pair.dirs[0]
+	}
+	return d.pair.dirs[d.id&1^1]
+}
+
+// siblings are all directions the same way between the same addresses, d itself too.
+func (d *direction) siblings() []*direction { return d.pair.dirs[d.id&1] }
+
+// sends reports that d carried requests.
+func (d *direction) sends() bool { return d.tx != nil && d.tx.req.started }
 
 // answers reports that d carries answers to the other direction's data.
-func (d *direction) answers() bool { return d.acks+d.cnps+d.naks.sum() > 0 || d.resp != nil }
+func (d *direction) answers() bool {
+	return d.rx != nil && (d.rx.acks+d.rx.cnps+d.rx.naks.sum() > 0 || d.rx.responses)
+}
 
 // carriesData reports that d is a flow.
-func (d *direction) carriesData() bool { return d.data.packets > 0 }
+func (d *direction) carriesData() bool { return d.tx != nil && d.tx.data.packets > 0 }
+
+func (d *direction) ackSeen() bool { return d.rx != nil && d.rx.ackSeen }
+
+func (d *direction) confidence() int32 {
+	if d.rx == nil {
+		return 0
+	}
+	return d.rx.confidence
+}
 
 func (n *NAKs) sum() int64 {
+	if n == nil {
+		return 0
+	}
 	return n.Sequence + n.RNR + n.Invalid + n.Access + n.Remote + n.InvalidRequest + n.Other
 }
 
@@ -182,140 +317,5 @@ func (n *NAKs) count(a roce.AETH) {
 		n.InvalidRequest++
 	default:
 		n.Other++
-	}
-}
-
-// awaitAck notes a new request that asked for an acknowledgement.
-func (d *direction) awaitAck(ext, ts int64) {
-	d.pending.push(pendingAck{psn: ext, atNS: ts}, d.waitLimit())
-}
-
-// markResent takes a repeated request out of the round-trip times.
-func (d *direction) markResent(ext int64) {
-	for i := d.pending.n - 1; i >= 0; i-- {
-		p := d.pending.at(i)
-		if p.psn == ext {
-			p.resent = true
-		}
-		if p.psn <= ext {
-			return
-		}
-	}
-}
-
-// isPending reports that ext asked for an acknowledgement and has none.
-func (d *direction) isPending(ext int64) bool {
-	lo, hi := 0, d.pending.n
-	for lo < hi {
-		if mid := (lo + hi) / 2; d.pending.at(mid).psn < ext {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo < d.pending.n && d.pending.at(lo).psn == ext
-}
-
-// begin notes the first packet of a message at ext.
-func (d *direction) begin(ext, ts int64, read bool) {
-	m := message{first: ext, last: -1, atNS: ts, read: read}
-	i := d.messages.n
-	for i > 0 && d.messages.at(i-1).first > ext {
-		i--
-	}
-	if d.messages.n >= d.waitLimit() { // nobody acknowledges: the oldest is as complete as it gets
-		d.outlast()
-		i--
-	}
-	if i > 0 {
-		before := d.messages.at(i - 1)
-		if before.first == ext {
-			return
-		}
-		if before.last >= ext { // that end is this message's: the one before lost its own
-			m.last, m.lastNS, before.last = before.last, before.lastNS, -1
-		}
-	}
-	d.messages.insert(max(i, 0), m, d.waitLimit())
-}
-
-// end notes the last packet of a message at ext, also when it is seen again: a message ends at the first end at or
-// after its beginning, however late either is seen.
-func (d *direction) end(ext, ts int64) {
-	for i := d.messages.n - 1; i >= 0; i-- {
-		m := d.messages.at(i)
-		switch {
-		case m.first > ext:
-			continue
-		case m.read:
-		case m.last < 0 || ext < m.last:
-			m.last, m.lastNS = ext, ts
-		}
-		return
-	}
-}
-
-// outlast drops the oldest message that no acknowledgement completed and takes its time to its last packet.
-func (d *direction) outlast() {
-	if m := d.messages.at(0); !m.read && m.last >= 0 && m.lastNS >= m.atNS {
-		add(&d.toLast, m.lastNS-m.atNS)
-	}
-	d.messages.pop()
-}
-
-func add(h **histogram, v int64) {
-	if *h == nil {
-		*h = new(histogram)
-	}
-	(*h).add(v)
-}
-
-// ackTo takes a cumulative acknowledgement of all requests up to ext. A sample of the round trip is taken only from a
-// positive one.
-func (d *direction) ackTo(ext, ts int64, positive bool) {
-	if ext > d.ackedTo {
-		d.ackedTo = ext
-		d.resendsNoAck = 0
-	}
-	for d.pending.n > 0 {
-		p := d.pending.at(0)
-		if p.psn > ext {
-			break
-		}
-		if positive && !p.resent {
-			add(&d.rtt, ts-p.atNS)
-		}
-		d.pending.pop()
-	}
-	for d.messages.n > 0 {
-		m := d.messages.at(0)
-		if m.first > ext || m.last > ext {
-			break
-		}
-		if m.last < 0 && (d.messages.n == 1 || d.messages.at(1).first > ext+1) {
-			break // its end was not seen, and may lie beyond what is acknowledged
-		}
-		if !m.read && m.last >= 0 {
-			add(&d.toAck, ts-m.atNS)
-		}
-		d.messages.pop()
-	}
-}
-
-// readDone takes the last READ response, at ext, seen on r for the request that d sent.
-func (d *direction) readDone(r *direction, ext, ts int64) {
-	for d.messages.n > 0 {
-		m := d.messages.at(0)
-		if m.first > ext {
-			return
-		}
-		last := d.messages.n == 1 || d.messages.at(1).first > ext
-		if last && m.read {
-			add(&r.toAck, ts-m.atNS)
-		}
-		d.messages.pop()
-		if last {
-			return
-		}
 	}
 }

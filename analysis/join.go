@@ -33,16 +33,17 @@ type candidate struct {
 }
 
 // answered returns the direction whose requests d acknowledges with psn, or nil while that is not known.
-func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
-	if p := d.peer; p != nil {
+func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
+	a := d.rx
+	if p := d.peer; p != nil && p.sends() {
 		if fit := p.fits(psn, op, positive); fit > 0 {
-			if d.confidence < sureConfidence {
-				d.confidence += fit
+			if a.confidence < sureConfidence {
+				a.confidence += int32(fit)
 			}
 			return p
 		}
-		if d.confidence >= sureConfidence {
-			if p.req.distance(psn) > slackPSNs {
+		if a.confidence >= sureConfidence {
+			if p.tx.req.distance(psn) > slackPSNs {
 				return nil
 			}
 			return p
@@ -50,14 +51,14 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		unpair(d)
 	}
 	var best *direction
-	if len(d.candidates) > 0 {
+	if len(a.candidates) > 0 {
 		best = d.narrow(psn, op, positive)
 	} else {
 		// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
-		if d.searches++; d.searches > searchAlways && d.searches%searchAlways != 0 {
+		if a.searches++; a.searches > searchAlways && a.searches%searchAlways != 0 {
 			return nil
 		}
-		best = e.search(d, psn, op, positive)
+		best = d.search(psn, op, positive)
 	}
 	if best == nil {
 		return nil
@@ -69,71 +70,73 @@ func (e *engine) answered(d *direction, psn uint32, op roce.Opcode, positive boo
 		unpair(d)
 	}
 	d.peer, best.peer = best, d
-	d.confidence, d.searches = best.fits(psn, op, positive), 0
-	d.candidates = nil
+	a.confidence, a.searches = int32(best.fits(psn, op, positive)), 0
+	a.candidates = nil
 	return best
 }
 
 // taken reports that c is paired beyond doubt.
 func (d *direction) taken() bool {
-	return d.peer != nil && d.peer.confidence+d.confidence >= sureConfidence
+	return d.peer != nil && d.peer.confidence()+d.confidence() >= sureConfidence
 }
 
 // search looks at all directions the other way. It returns the only one that can be meant, or nil, having noted the
 // candidates.
-func (e *engine) search(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
+func (d *direction) search(psn uint32, op roce.Opcode, positive bool) *direction {
+	a := d.rx
 	var best *direction
 	fit, rivals := 0, 0
-	dirs := d.pair.reverse.dirs
+	dirs := d.reverse()
 	for i := len(dirs) - 1; i >= 0; i-- {
 		c := dirs[i]
-		if c == d || !c.req.started || c.service != roce.RC || c.superseded || c.replaced || c.taken() {
+		if c == d || !c.sends() || c.service != roce.RC || c.is(dirSuperseded|dirReplaced) || c.taken() {
 			continue
 		}
 		f := c.fits(psn, op, positive)
 		if f == 0 || f == 1 && c.peer != nil { // what is paired needs better evidence to be taken away
 			continue
 		}
-		if len(d.candidates) < maxCandidates {
-			d.candidates = append(d.candidates, candidate{c, f - 1})
+		if len(a.candidates) < maxCandidates {
+			a.candidates = append(a.candidates, candidate{c, f - 1})
 		}
 		if f > fit {
 			best, fit = c, f
 		}
 	}
-	for _, c := range d.candidates {
-		if near := c.d.req.first - best.req.first; c.d != best && (c.exact+1 >= fit || near < nearStart && near > -nearStart) {
+	for _, c := range a.candidates {
+		if near := c.d.tx.req.first - best.tx.req.first; c.d != best && (c.exact+1 >= fit || near < nearStart && near > -nearStart) {
 			rivals++
 		}
 	}
 	if rivals > 0 {
 		return nil
 	}
-	d.candidates = nil
+	a.candidates = nil
 	return best
 }
 
 // narrow takes another answer into account and returns the candidate that is left or clearly ahead, or nil.
 func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction {
+	a := d.rx
 	n := 0
-	for _, c := range d.candidates {
+	for _, c := range a.candidates {
 		f := c.d.fits(psn, op, positive)
-		if f == 0 || c.d.taken() || c.d.replaced {
+		if f == 0 || c.d.taken() || c.d.is(dirReplaced) {
 			continue
 		}
 		c.exact += f - 1
-		d.candidates[n] = c
+		a.candidates[n] = c
 		n++
 	}
-	d.candidates = d.candidates[:n]
+	a.candidates = a.candidates[:n]
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		return d.candidates[0].d
+		return a.candidates[0].d
 	}
-	first, second := d.candidates[0], candidate{exact: -1}
-	for _, c := range d.candidates[1:] {
+	first, second := a.candidates[0], candidate{exact: -1}
+	for _, c := range a.candidates[1:] {
 		switch {
 		case c.exact > first.exact:
 			first, second = c, first
@@ -149,11 +152,23 @@ func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction
 
 func unpair(d *direction) {
 	p := d.peer
-	d.peer, d.confidence = nil, 0
-	if p != nil {
-		p.peer, p.confidence = nil, 0
-		// Samples that were taken for the wrong pair are worth nothing.
-		p.rtt, p.toAck = nil, nil
+	d.peer = nil
+	d.unsure()
+	if p == nil {
+		return
+	}
+	p.peer = nil
+	p.unsure()
+	// Samples that were taken for the wrong pair are worth nothing.
+	if p.tx != nil && p.tx.times != nil {
+		h := p.tx.times
+		h.rtt, h.write, h.send, h.atomic = nil, nil, nil, nil
+	}
+}
+
+func (d *direction) unsure() {
+	if d.rx != nil {
+		d.rx.confidence = 0
 	}
 }
 
@@ -161,17 +176,17 @@ func unpair(d *direction) {
 func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
 	switch { // the answer must be of the kind that was asked for
 	case op.IsReadResponse():
-		if d.requests == d.nonReadRequests {
+		if !d.tx.readSeen {
 			return 0
 		}
 	case isAtomicAck(op):
-		if d.ops.Atomic == 0 {
+		if d.tx.ops.Atomic == 0 {
 			return 0
 		}
-	case positive && d.nonReadRequests == 0:
+	case positive && d.tx.nonRead == 0:
 		return 0
 	}
-	t := &d.req
+	t := &d.tx.req
 	ext := t.unwrap(psn)
 	switch {
 	case op.IsReadResponse() && !op.IsFirst():
@@ -186,49 +201,62 @@ func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
 		return 1 // or one before the first that this tap saw
 	case ext >= t.next || ext < t.first-1 || ext < t.next-ackWindow:
 		return 0
-	case d.isPending(ext):
+	case d.tx.isPending(ext):
 		return 2
-	case !positive && d.isPending(ext-1):
+	case !positive && d.tx.isPending(ext-1):
 		return 2
 	}
 	return 1
 }
 
 // joinRest pairs, after the last packet, what acknowledgements could not tell apart.
-func (e *engine) joinRest() {
-	for _, first := range e.all {
-		pair := first.pair
+func (l *lane) joinRest() {
+	for i := range l.all.n {
+		pair := l.all.at(i).pair
 		if pair.joined {
 			continue
 		}
 		pair.joined = true
-		var data, answers []*direction
-		for _, d := range pair.dirs {
-			if d.peer == nil && d.req.started && d.service != roce.UD {
-				data = append(data, d)
-			}
+		joinSide(pair.dirs[0], pair.dirs[1])
+		if pair.a == pair.b {
+			joinSide(pair.dirs[0], pair.dirs[0])
+		} else {
+			joinSide(pair.dirs[1], pair.dirs[0])
 		}
-		for _, d := range pair.reverse.dirs {
-			if d.peer == nil && d.answers() && d.service != roce.UD {
-				answers = append(answers, d)
-			}
-		}
-		joinInOrder(data, answers)
-		warnOfRivals(pair)
 	}
+}
+
+// joinSide pairs data of dirs with answers of those the other way.
+func joinSide(dirs, back []*direction) {
+	var data, answers []*direction
+	for _, d := range dirs {
+		if d.peer == nil && d.sends() && d.service != roce.UD {
+			data = append(data, d)
+		}
+	}
+	for _, d := range back {
+		if d.peer == nil && d.answers() && d.service != roce.UD {
+			answers = append(answers, d)
+		}
+	}
+	joinInOrder(data, answers)
+	warnOfRivals(dirs)
 }
 
 const ambiguous = "several QPs between the two hosts started at nearly the same PSN: its acknowledgements and CNPs may be those of another one"
 
 // warnOfRivals adds a note to flows that were joined on little evidence while another could have been meant.
-func warnOfRivals(pair *hostPair) {
-	for _, d := range pair.dirs {
-		if !d.req.started || d.service != roce.RC || d.taken() {
+func warnOfRivals(dirs []*direction) {
+	for _, d := range dirs {
+		if !d.sends() || d.service != roce.RC || d.taken() {
 			continue
 		}
-		for _, o := range pair.dirs {
-			if near := o.req.first - d.req.first; o != d && o.req.started && o.service == roce.RC && near < nearStart && near > -nearStart {
-				d.peerNote = ambiguous
+		for _, o := range dirs {
+			if o == d || !o.sends() || o.service != roce.RC {
+				continue
+			}
+			if near := o.tx.req.first - d.tx.req.first; near < nearStart && near > -nearStart {
+				d.tx.note = ambiguous
 				break
 			}
 		}
@@ -240,7 +268,7 @@ func warnOfRivals(pair *hostPair) {
 func joinInOrder(data, answers []*direction) {
 	taker := map[*direction]*direction{} // data to answers
 	for _, a := range answers {
-		slices.SortStableFunc(a.candidates, func(x, y candidate) int { return y.exact - x.exact })
+		slices.SortStableFunc(a.rx.candidates, func(x, y candidate) int { return y.exact - x.exact })
 	}
 	byClaim := slices.Clone(answers)
 	slices.SortStableFunc(byClaim, func(x, y *direction) int { return y.bestClaim() - x.bestClaim() })
@@ -248,14 +276,14 @@ func joinInOrder(data, answers []*direction) {
 		a.settle(taker, map[*direction]bool{})
 	}
 	for _, a := range answers {
-		for _, c := range a.candidates {
+		for _, c := range a.rx.candidates {
 			if taker[c.d] != a {
 				continue
 			}
 			a.peer, c.d.peer = c.d, a
-			for _, o := range a.candidates {
+			for _, o := range a.rx.candidates {
 				if o.d != c.d && o.exact >= c.exact {
-					c.d.peerNote = ambiguous
+					c.d.tx.note = ambiguous
 				}
 			}
 		}
@@ -271,9 +299,9 @@ func joinInOrder(data, answers []*direction) {
 				continue
 			}
 			switch {
-			case a.ackSeen && d.service == roce.RC && d.covers(a.lastAckPSN):
+			case a.ackSeen() && d.service == roce.RC && d.covers(a.rx.lastAckPSN):
 				fit = append(fit, d)
-			case !a.ackSeen && alone:
+			case !a.ackSeen() && alone:
 				fit = append(fit, d)
 			}
 		}
@@ -283,25 +311,25 @@ func joinInOrder(data, answers []*direction) {
 		d := fit[0]
 		a.peer, d.peer = d, a
 		switch {
-		case !a.ackSeen:
-			d.peerNote = "its CNPs were joined to it because no other flow between the two hosts could be meant"
+		case !a.ackSeen():
+			d.tx.note = "its CNPs were joined to it because no other flow between the two hosts could be meant"
 		case len(fit) > 1:
-			d.peerNote = ambiguous
+			d.tx.note = ambiguous
 		}
 	}
 }
 
 func (d *direction) bestClaim() int {
-	if len(d.candidates) == 0 {
+	if len(d.rx.candidates) == 0 {
 		return -1
 	}
-	return d.candidates[0].exact
+	return d.rx.candidates[0].exact
 }
 
 // settle finds data for the answers a, moving others to their next choice where needed, so that as many as possible are
 // paired (Kuhn's algorithm).
 func (d *direction) settle(taker map[*direction]*direction, tried map[*direction]bool) bool {
-	for _, c := range d.candidates {
+	for _, c := range d.rx.candidates {
 		if tried[c.d] || c.d.peer != nil {
 			continue
 		}
@@ -316,6 +344,6 @@ func (d *direction) settle(taker map[*direction]*direction, tried map[*direction
 
 // covers reports that psn lies within all that d sent.
 func (d *direction) covers(psn uint32) bool {
-	ext := d.req.unwrap(psn)
-	return ext >= d.req.first-1 && ext <= d.req.next
+	ext := d.tx.req.unwrap(psn)
+	return ext >= d.tx.req.first-1 && ext <= d.tx.req.next
 }

@@ -83,7 +83,7 @@ type Expect struct {
 // Defaults of Options.
 const (
 	DefaultBin           = 10 * time.Millisecond
-	DefaultReorderWindow = 10 * time.Millisecond
+	DefaultReorderWindow = time.Millisecond
 	DefaultDedupWindow   = time.Millisecond
 	DefaultMaxCells      = 1 << 20
 	DefaultTrim          = time.Second

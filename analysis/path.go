@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
@@ -10,30 +9,28 @@ import (
 // tapCounter counts the packets of upstream taps per direction of a QP. Every packet counts, whatever its PSN: a packet
 // that was sent twice and lost once is one lost packet.
 type tapCounter struct {
-	dirs table[tapCount]
-	all  []*tapCount
+	dirs map[tapKey]*tapCount
+}
+
+type tapKey struct {
+	pair         pairID
+	dstQP, srcQP uint32
 }
 
 type tapCount struct {
-	key           dirKey
 	data, control int64
 	taps          uint64 // bit per upstream file
 }
 
-func (c *tapCounter) frame(f *roce.Frame, tap int) {
-	if f.Kind != roce.KindRoCE {
-		return
-	}
-	k := keyOf(f)
-	s := c.dirs.find(&k, k.hash())
-	n := s.v
+func (c *tapCounter) see(r *record, tap int) {
+	k := tapKey{r.pair, r.qp(), r.sourceQP()}
+	n := c.dirs[k]
 	if n == nil {
-		n = &tapCount{key: k}
-		c.all = append(c.all, n)
-		c.dirs.put(s, &k, n)
+		n = &tapCount{}
+		c.dirs[k] = n
 	}
 	n.taps |= 1 << (tap & 63)
-	if isControl(f.BTH.Opcode) {
+	if isControl(r.op()) {
 		n.control++
 	} else {
 		n.data++
@@ -44,20 +41,21 @@ func (c *tapCounter) frame(f *roce.Frame, tap int) {
 func isControl(op roce.Opcode) bool { return op == roce.CNP || op.IsAck() || isAtomicAck(op) }
 
 // path compares the upstream counts with what the judged taps saw.
-func (e *engine) path(up *tapCounter) *Path {
+func (r *run) path(up *tapCounter) *Path {
 	p := &Path{Flows: []PathFlow{}, Notes: []string{}}
-	judged := map[dirKey]*tapCount{}
-	var keys []dirKey
-	seen := map[netip.Addr]bool{}
-	for _, d := range e.all {
-		seen[d.key.dst()] = true
-		j := judged[d.key]
+	judged := map[tapKey]*tapCount{}
+	var keys []tapKey
+	seen := map[addrID]bool{}
+	for d := range r.directions() {
+		seen[d.pair.dst(d.id)] = true
+		k := tapKey{d.id, d.dstQP, d.srcQP}
+		j := judged[k]
 		if j == nil {
-			j = &tapCount{key: d.key}
-			judged[d.key] = j
-			keys = append(keys, d.key)
+			j = &tapCount{}
+			judged[k] = j
+			keys = append(keys, k)
 		}
-		for slot, n := range d.opcodes {
+		for slot, n := range d.counted().opcodes {
 			if isControl(slotOpcode(slot)) {
 				j.control += n
 			} else {
@@ -65,35 +63,33 @@ func (e *engine) path(up *tapCounter) *Path {
 			}
 		}
 	}
-	upstream := map[dirKey]*tapCount{}
 	several := false
-	for _, c := range up.all {
-		upstream[c.key] = c
+	upstreamSources := map[addrID]bool{}
+	for k, c := range up.dirs {
 		several = several || c.taps&(c.taps-1) != 0
-		if judged[c.key] == nil {
-			keys = append(keys, c.key)
+		upstreamSources[r.shared.intern.src(k.pair)] = true
+		if judged[k] == nil {
+			keys = append(keys, k)
 		}
 	}
-	upstreamSources := map[netip.Addr]bool{}
-	for _, c := range up.all {
-		upstreamSources[c.key.src()] = true
-	}
-	slices.SortFunc(keys, func(a, b dirKey) int { return a.compare(&b) })
+	named := func(k tapKey) dirKey { return r.shared.key(k.pair, k.dstQP, k.srcQP) }
+	slices.SortFunc(keys, func(a, b tapKey) int { x, y := named(a), named(b); return x.compare(&y) })
 	p.Data, p.Control = PathCount{JudgedPackets: ptr(int64(0)), LostPackets: ptr(int64(0))}, PathCount{JudgedPackets: ptr(int64(0)), LostPackets: ptr(int64(0))}
 	blindSide := false
 	for _, k := range keys {
-		u, j := upstream[k], judged[k]
+		u, j := up.dirs[k], judged[k]
+		name := named(k)
 		if u == nil {
-			if upstreamSources[k.src()] {
-				p.Notes = append(p.Notes, "the upstream taps saw other packets of "+k.src().String()+" but none of "+k.id())
+			if upstreamSources[r.shared.intern.src(k.pair)] {
+				p.Notes = append(p.Notes, "the upstream taps saw other packets of "+name.src.String()+" but none of "+name.id())
 			}
 			continue // its source is not behind an upstream tap
 		}
 		if j == nil {
 			j = &tapCount{}
 		}
-		f := PathFlow{ID: k.id(), Src: k.src().String(), Dst: k.dst().String(), DstQP: k.dstQP}
-		visible := seen[k.dst()]
+		f := PathFlow{ID: name.id(), Src: name.src.String(), Dst: name.dst.String(), DstQP: k.dstQP}
+		visible := seen[r.shared.intern.dst(k.pair)]
 		blindSide = blindSide || !visible
 		f.Data = compareCounts(u.data, j.data, visible, &p.Data)
 		f.Control = compareCounts(u.control, j.control, visible, &p.Control)
@@ -118,17 +114,4 @@ func compareCounts(up, judged int64, visible bool, total *PathCount) PathCount {
 	*total.JudgedPackets += judged
 	*total.LostPackets += up - judged
 	return c
-}
-
-// slotOpcode is an opcode of the slot, good enough to tell control from data.
-func slotOpcode(slot int) roce.Opcode {
-	switch slot {
-	case slotUD:
-		return roce.UDSendOnly
-	case slotUDImm:
-		return roce.UDSendOnlyImm
-	case slotCNP:
-		return roce.CNP
-	}
-	return roce.Opcode(slot)
 }

@@ -6,18 +6,19 @@ import (
 )
 
 // aggregate is about all flows together, and about each phase.
-func (e *engine) aggregate(flows []*direction, docs []Flow) Aggregate {
-	a := Aggregate{Excluded: []Excluded{}, PerPhase: []PhaseSummary{}}
+func (r *run) aggregate(flows []*direction, doc *Document) Aggregate {
+	a := Aggregate{Excluded: []Excluded{}, PerPhase: []PhaseSummary{}, Convergence: []Convergence{}}
 	var unique, wire, first, last int64
 	var rates []float64
-	for i, d := range flows {
-		f := &docs[i]
+	var members []int
+	for i := range doc.Flows {
+		f := &doc.Flows[i]
 		if a.ActiveFlows == 0 || f.FirstNS < first {
 			first = f.FirstNS
 		}
 		last = max(last, f.LastNS)
 		unique += f.UniqueBytes
-		wire += d.data.wire
+		wire += f.WireBytes
 		a.ActiveFlows++
 		switch {
 		case f.State == StateFailed:
@@ -28,47 +29,87 @@ func (e *engine) aggregate(flows []*direction, docs []Flow) Aggregate {
 			a.Excluded = append(a.Excluded, Excluded{f.ID, "carries no payload"})
 		default:
 			rates = append(rates, *f.GoodputBps)
+			members = append(members, i)
 		}
 	}
-	a.Jain = jainOf(rates)
+	a.Jain, a.MinMax = jainOf(rates), minMax(rates)
+	a.Common = common(doc, members)
 	if seconds := float64(last-first) / 1e9; seconds > 0 {
 		a.GoodputBps = ptr(float64(unique) * 8 / seconds)
-		a.HWGoodputBps = ptr(*a.GoodputBps * e.o.TimeScale)
+		a.HWGoodputBps = ptr(*a.GoodputBps * r.o.TimeScale)
 		a.WireBps = ptr(float64(wire) * 8 / seconds)
-		a.Utilisation = e.utilisation(*a.WireBps)
-		a.GoodputUtilisation = e.utilisation(*a.GoodputBps)
+		a.Utilisation = r.utilisation(*a.WireBps)
+		a.GoodputUtilisation = r.utilisation(*a.GoodputBps)
 	}
-	for _, p := range e.o.Phases {
-		a.PerPhase = append(a.PerPhase, e.phase(p, flows, docs))
+	for _, p := range r.o.Phases {
+		a.PerPhase = append(a.PerPhase, r.phase(p, flows, doc))
 	}
 	return a
 }
 
-func (e *engine) utilisation(bps float64) *float64 {
-	if e.o.LinkRateBps <= 0 {
+// minMax is the lowest of x over the highest; null for none, and when all are zero.
+func minMax(x []float64) *float64 {
+	if len(x) == 0 || slices.Max(x) == 0 {
 		return nil
 	}
-	return ptr(bps / e.o.LinkRateBps)
+	return ptr(slices.Min(x) / slices.Max(x))
+}
+
+// common is about the interval in which all members, flows of doc, are active; null when there is none.
+func common(doc *Document, members []int) *Common {
+	if len(members) < 2 {
+		return nil
+	}
+	c := &Common{StartNS: minTime, EndNS: maxTime, Flows: len(members)}
+	for _, i := range members {
+		c.StartNS, c.EndNS = max(c.StartNS, doc.Flows[i].FirstNS), min(c.EndNS, doc.Flows[i].LastNS)
+	}
+	if c.EndNS <= c.StartNS {
+		return nil
+	}
+	first, end := wholeBins(&doc.Series, c.StartNS, c.EndNS)
+	if end <= first {
+		return c
+	}
+	rates := make([]float64, len(members))
+	for j, i := range members {
+		s := &doc.Series.Flows[i]
+		for b := first; b < end; b++ {
+			if k := b - s.FirstBin; k >= 0 && k < len(s.GoodputBps) {
+				rates[j] += s.GoodputBps[k]
+			}
+		}
+	}
+	c.Jain, c.MinMax = jainOf(rates), minMax(rates)
+	return c
+}
+
+func (r *run) utilisation(bps float64) *float64 {
+	if r.o.LinkRateBps <= 0 {
+		return nil
+	}
+	return ptr(bps / r.o.LinkRateBps)
 }
 
 // phase sums up one phase. Rates are over the trimmed window, counts over the whole phase.
-func (e *engine) phase(p Phase, flows []*direction, docs []Flow) PhaseSummary {
-	from, to := p.window(e.o.TimeScale)
+func (r *run) phase(p Phase, flows []*direction, doc *Document) PhaseSummary {
+	clock := &r.lanes[0].pieces
+	from, to := p.window(r.o.TimeScale)
 	seconds := float64(to-from) / 1e9
 	s := PhaseSummary{Name: p.Name, StartNS: p.StartNS, EndNS: p.EndNS, TrimNS: from - p.StartNS, TrimEndNS: p.EndNS - to,
 		Flows: []PhaseFlow{}, Excluded: []Excluded{}}
 	var sum, whole segment
-	var members []*direction
+	var members []int
 	var rates []float64
 	cnps, measured := segment{}, false
 	expected := map[string]bool{}
 	for i, d := range flows {
-		f := &docs[i]
-		in, all := e.segments.sum(d, from, to), e.segments.sum(d, p.StartNS, p.EndNS)
+		f := &doc.Flows[i]
+		in, all := clock.sum(d, from, to), clock.sum(d, p.StartNS, p.EndNS)
 		sum.add(&in)
 		whole.add(&all)
-		reason := e.exclude(p, f, &in, from, to, expected)
-		if answers := e.segments.sum(d.peer, p.StartNS, p.EndNS); all.packets == 0 && answers.cnps == 0 && reason != "" {
+		reason := r.exclude(p, f, &in, from, to, expected)
+		if answers := clock.sum(d.peer, p.StartNS, p.EndNS); all.packets == 0 && answers.cnps == 0 && reason != "" {
 			if reason == notActive {
 				continue
 			}
@@ -77,10 +118,10 @@ func (e *engine) phase(p Phase, flows []*direction, docs []Flow) PhaseSummary {
 		}
 		pf := PhaseFlow{Flow: f.ID, Name: f.Name, GoodputBps: float64(in.unique) * 8 / seconds, WireBps: float64(in.wire) * 8 / seconds,
 			Packets: all.packets, CEPackets: all.ce, RetransmittedPackets: all.resent, CEShare: share(in.ce, in.packets)}
-		pf.HWGoodputBps = pf.GoodputBps * e.o.TimeScale
-		pf.Utilisation = e.utilisation(pf.WireBps)
+		pf.HWGoodputBps = pf.GoodputBps * r.o.TimeScale
+		pf.Utilisation = r.utilisation(pf.WireBps)
 		if d.peer != nil {
-			c, call := e.segments.sum(d.peer, from, to), e.segments.sum(d.peer, p.StartNS, p.EndNS)
+			c, call := clock.sum(d.peer, from, to), clock.sum(d.peer, p.StartNS, p.EndNS)
 			pf.CNPs = ptr(call.cnps)
 			pf.CNPRateHz = ptr(float64(c.cnps) / seconds)
 			cnps.cnps += c.cnps
@@ -90,7 +131,7 @@ func (e *engine) phase(p Phase, flows []*direction, docs []Flow) PhaseSummary {
 		if reason != "" {
 			s.Excluded = append(s.Excluded, Excluded{f.ID, reason})
 		} else {
-			members = append(members, d)
+			members = append(members, i)
 			rates = append(rates, pf.GoodputBps)
 		}
 		s.Flows = append(s.Flows, pf)
@@ -101,18 +142,19 @@ func (e *engine) phase(p Phase, flows []*direction, docs []Flow) PhaseSummary {
 		}
 	}
 	s.GoodputBps = float64(sum.unique) * 8 / seconds
-	s.HWGoodputBps = s.GoodputBps * e.o.TimeScale
+	s.HWGoodputBps = s.GoodputBps * r.o.TimeScale
 	s.WireBps = float64(sum.wire) * 8 / seconds
-	s.Utilisation, s.GoodputUtilisation = e.utilisation(s.WireBps), e.utilisation(s.GoodputBps)
+	s.Utilisation, s.GoodputUtilisation = r.utilisation(s.WireBps), r.utilisation(s.GoodputBps)
 	s.CEShare = share(sum.ce, sum.packets)
 	s.Packets, s.CEPackets, s.RetransmittedPackets = whole.packets, whole.ce, whole.resent
 	if measured {
 		s.CNPs = ptr(whole.cnps)
 		s.CNPRateHz = ptr(float64(cnps.cnps) / seconds)
-		s.HWCNPRateHz = ptr(*s.CNPRateHz * e.o.TimeScale)
+		s.HWCNPRateHz = ptr(*s.CNPRateHz * r.o.TimeScale)
 	}
 	s.Jain = jainOf(rates)
-	s.JainMeanOfBins, s.JainBins = e.jainOfBins(members, from, to)
+	s.MinMax = minMax(rates)
+	s.JainMeanOfBins, s.JainBins = jainOfBins(&doc.Series, members, from, to)
 	return s
 }
 
@@ -120,7 +162,7 @@ const notActive = "not active"
 
 // exclude gives the reason why a flow is left out of a phase's indices, or "". A flow that was there before and after
 // but sent nothing within the window starved; it stays in, with zero.
-func (e *engine) exclude(p Phase, f *Flow, in *segment, from, to int64, expected map[string]bool) string {
+func (r *run) exclude(p Phase, f *Flow, in *segment, from, to int64, expected map[string]bool) string {
 	wanted := len(p.Flows) == 0
 	for _, name := range p.Flows {
 		if name == f.Src || (f.Name != "" && name == f.Name) {
@@ -147,22 +189,19 @@ func (e *engine) exclude(p Phase, f *Flow, in *segment, from, to int64, expected
 }
 
 // jainOfBins is the mean of the indices of the bins that lie wholly within [from, to).
-func (e *engine) jainOfBins(members []*direction, from, to int64) (*float64, int) {
+func jainOfBins(s *Series, members []int, from, to int64) (*float64, int) {
 	if len(members) == 0 {
 		return nil, 0
 	}
-	b := &e.bins
-	first := int((max(from, b.origin) - b.origin + b.width - 1) / b.width)
-	end := int((to - b.origin) / b.width)
-	end = min(end, b.last+1)
+	first, end := wholeBins(s, from, to-1)
 	x := make([]float64, len(members))
 	var sum float64
 	n := 0
-	for i := first; i < end; i++ {
-		for j, d := range members {
+	for b := first; b < end; b++ {
+		for j, i := range members {
 			x[j] = 0
-			if k := i - d.firstBin; k >= 0 && k < len(d.cells) {
-				x[j] = float64(d.cells[k].unique)
+			if f := &s.Flows[i]; b >= f.FirstBin && b < f.FirstBin+len(f.GoodputBps) {
+				x[j] = f.GoodputBps[b-f.FirstBin]
 			}
 		}
 		if v, ok := Jain(x); ok {

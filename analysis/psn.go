@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"slices"
-
 	"github.com/pcmlab/pcmlab/capture/roce"
 )
 
@@ -13,33 +11,16 @@ import (
 // Which packet is a retransmission, and which only came late, can be told only by what follows. A go-back-N sender
 // steps back and goes on from there, so it passes numbers that this tap has seen; a packet that was overtaken stands
 // alone. A backward step therefore starts a run, and the run is judged by its second packet and by the first repeated
-// number in it.
+// number in it. A packet that came alone into a hole was overtaken, or sent again alone: disorder.go tells which.
 type psnTracker struct {
-	started bool
 	first   int64 // lowest number seen, unwrapped
 	next    int64 // one above the highest
 	pos     int64 // the last packet
-	holes   []hole
-
-	run       runState
-	resume    int64 // where the run broke in: one after the packet before it
-	outer     bool  // the run that this one interrupts is a resend
-	stepped   bool  // the undecided run went on by one
-	dupSeen   bool  // and passed a number seen before
-	fills     int64 // packets of an undecided run that closed holes
-	fillBytes int64
-	fillGap   int64 // numbers jumped over inside an undecided run
-
-	unique     int64
-	duplicates int64 // packets whose number was seen before
-
-	retransmitted, retransmittedBytes int64
-	outOfOrder                        int64
-	lost                              int64 // without the holes that are still open
-	rewinds                           int64 // runs that were resends
+	unique  int64 // distinct numbers seen
+	x       *disorder
+	run     runState
+	started bool
 }
-
-type hole struct{ from, to int64 } // [from, to)
 
 type runState uint8
 
@@ -49,11 +30,8 @@ const (
 	runResend                 // go-back-N
 )
 
-// Limits of a tracker. A step farther than maxStep is no loss and no resend but another life of the QP.
-const (
-	maxHoles = 4096
-	maxStep  = 1 << 16
-)
+// maxStep: a step farther than this is no loss and no resend but another life of the QP.
+const maxStep = 1 << 16
 
 type psnClass uint8
 
@@ -63,6 +41,20 @@ const (
 	psnDup                  // seen before
 )
 
+// seen is a packet for the tracker.
+type seen struct {
+	ts        int64
+	psn       uint32
+	bytes     int64
+	gapOK     bool  // a jump beyond the highest is no loss (a READ request takes more numbers than it has packets)
+	afterRead bool  // the packet before was a READ request
+	acked     int64 // what is acknowledged comes no more, unless it is sent again
+	newer     bool  // for a packet behind the highest: by its IP identification it was sent after that
+	older     bool  // or not after it
+	quiet     int64 // time since the packet before
+	lateNS    int64 // a packet that comes into a hole after more was sent again
+}
+
 // unwrap gives the unwrapped number of psn nearest to the highest one.
 func (t *psnTracker) unwrap(psn uint32) int64 {
 	return t.next + int64(roce.PSNDiff(psn, uint32(t.next)&roce.PSNMask))
@@ -71,167 +63,192 @@ func (t *psnTracker) unwrap(psn uint32) int64 {
 // distance is how far psn is from the number that would be next in order.
 func (t *psnTracker) distance(psn uint32) int { return roce.PSNDiff(psn, uint32(t.next)&roce.PSNMask) }
 
-// see takes the next packet. gapOK says that a jump forward is no loss (a READ request takes more numbers than
-// it has packets). resent is how many packets this one let be recognised as retransmissions.
-func (t *psnTracker) see(psn uint32, bytes int64, gapOK bool) (class psnClass, ext, resent int64) {
+// inOrder reports that psn is the next number of a sender that goes on in order.
+func (t *psnTracker) inOrder(psn uint32) bool {
+	return t.run == runNone && t.started && psn == uint32(t.next)&roce.PSNMask
+}
+
+// see takes the next packet. resent is how many packets this one let be recognised as retransmissions.
+func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
+	if t.inOrder(p.psn) {
+		return psnNew, t.advance(), 0
+	}
 	if !t.started {
 		t.started = true
-		t.first = int64(psn) + 1<<24
+		t.first = int64(p.psn) + 1<<24
 		t.next, t.pos = t.first+1, t.first
 		t.unique = 1
 		return psnNew, t.first, 0
 	}
-	ext = t.unwrap(psn)
-	if ext >= t.next {
-		t.ahead(ext, gapOK)
-		t.unique++
-		return psnNew, ext, 0
+	ext = t.unwrap(p.psn)
+	if t.x == nil {
+		t.x = &disorder{lateNS: p.lateNS}
 	}
-	t.step(ext)
-	if t.fill(ext) {
+	x := t.x
+	if ext >= t.next {
+		resent = t.ahead(p, ext)
+		t.unique++
+		return psnNew, ext, resent
+	}
+	resent = t.step(p, ext)
+	if filled, opened := x.fill(t, ext); filled {
 		class = psnFill
 		t.unique++
 		if t.run == runResend {
-			resent = 1
-			t.retransmitted++
-			t.retransmittedBytes += bytes
-			t.lost++
+			resent++
+			x.retransmitted++
+			x.retransmittedBytes += p.bytes
+			x.lost++
 		} else {
-			t.fills++
-			t.fillBytes += bytes
+			x.fills++
+			x.fillBytes += p.bytes
+			if p.newer || !p.older && opened >= 0 && p.ts-opened > x.lateNS {
+				x.alone++
+				x.aloneBytes += p.bytes
+			}
 		}
 	} else {
 		class = psnDup
-		t.dupSeen = true
-		t.duplicates++
-		t.retransmitted++
-		t.retransmittedBytes += bytes
-		resent = 1
+		x.dupSeen = true
+		x.duplicates++
+		x.retransmitted++
+		x.retransmittedBytes += p.bytes
+		resent++
 	}
-	if t.run == runOpen && t.stepped && t.dupSeen {
-		resent += t.fills
+	if t.run == runOpen && x.stepped && x.dupSeen {
+		resent += x.fills
 		t.confirm()
 	}
 	t.pos = ext
 	return class, ext, resent
 }
 
+// advance takes the next packet in order and returns its number.
+func (t *psnTracker) advance() (ext int64) {
+	ext = t.next
+	t.next++
+	t.pos = ext
+	t.unique++
+	return ext
+}
+
 // ahead handles a packet beyond all seen: it ends any run.
-func (t *psnTracker) ahead(ext int64, gapOK bool) {
+func (t *psnTracker) ahead(p *seen, ext int64) (resent int64) {
+	x := t.x
 	switch t.run {
 	case runResend:
-		t.lost += t.next - (t.pos + 1) // copies that should have been passed on the way back up
+		x.lost += t.next - (t.pos + 1) // copies that should have been passed on the way back up
+		x.event.skipped += t.next - (t.pos + 1)
 	case runOpen:
-		t.late()
-		if t.outer {
-			t.lost += t.next - t.resume
+		resent = t.late()
+		if x.outer {
+			x.lost += t.next - x.resume
+			x.resumeEvent(t.next - x.resume)
 		}
 	}
-	t.run, t.outer = runNone, false
-	if ext > t.next && !gapOK {
-		t.open(hole{t.next, ext})
+	x.endEvent()
+	t.run, x.outer = runNone, false
+	if ext > t.next {
+		x.open(hole{t.next, ext, p.ts, p.gapOK}, p.acked)
 	}
 	t.next = ext + 1
 	t.pos = ext
+	return resent
 }
 
 // step moves the run on to ext, which is behind the highest number.
-func (t *psnTracker) step(ext int64) {
+func (t *psnTracker) step(p *seen, ext int64) (resent int64) {
+	x := t.x
 	switch {
 	case t.run != runOpen && (t.run == runNone || ext <= t.pos):
-		t.resume, t.outer = t.pos+1, t.run == runResend
-		t.begin()
+		x.resume, x.outer = t.pos+1, t.run == runResend
+		t.begin(p, ext)
+		return 0
 	case t.run == runResend:
-		t.lost += ext - t.pos - 1
+		if !p.afterRead {
+			x.lost += ext - t.pos - 1
+			x.event.skipped += ext - t.pos - 1
+		}
 	case ext <= t.pos:
-		t.late()
-		t.begin()
+		resent = t.late()
+		t.begin(p, ext)
+		return resent
 	case ext == t.pos+1:
-		t.stepped = true
-	case ext < t.resume:
-		t.fillGap += ext - t.pos - 1
-	case t.outer: // the packets before stood alone; the resend that they interrupted goes on
-		t.late()
-		t.lost += ext - t.resume
-		t.run, t.outer = runResend, false
+		x.stepped = true
+	case ext < x.resume:
+		if !p.afterRead {
+			x.fillGap += ext - t.pos - 1
+			x.event.skipped += ext - t.pos - 1
+		}
+	case x.outer: // the packets before stood alone; the resend that they interrupted goes on
+		resent = t.late()
+		x.lost += ext - x.resume
+		x.resumeEvent(ext - x.resume)
+		t.run, x.outer = runResend, false
 	default:
-		t.late()
-		t.begin()
+		resent = t.late()
+		t.begin(p, ext)
+		return resent
 	}
+	x.event.packets++
+	return resent
 }
 
-func (t *psnTracker) begin() { t.run, t.stepped, t.dupSeen = runOpen, false, false }
+// begin starts an undecided run at ext.
+func (t *psnTracker) begin(p *seen, ext int64) {
+	t.x.startEvent(p, ext, t.next-1)
+	t.run, t.x.stepped, t.x.dupSeen = runOpen, false, false
+}
 
-// late takes an undecided run for packets that were overtaken.
-func (t *psnTracker) late() {
-	t.outOfOrder += t.fills
-	t.fills, t.fillBytes, t.fillGap = 0, 0, 0
+// late takes an undecided run for packets that were overtaken, but for those that were sent again alone. It returns the
+// number of those.
+func (t *psnTracker) late() (resent int64) {
+	x := t.x
+	x.outOfOrder += x.fills - x.alone
+	x.retransmitted += x.alone
+	x.retransmittedBytes += x.aloneBytes
+	x.selective += x.alone
+	x.lost += x.alone
+	resent = x.alone
+	x.event.alone = x.event.alone || x.alone > 0
+	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes = 0, 0, 0, 0, 0
+	return resent
 }
 
 // confirm turns an undecided run into a resend: what it jumped over, and what it filled, was lost before.
 func (t *psnTracker) confirm() {
-	t.retransmitted += t.fills
-	t.retransmittedBytes += t.fillBytes
-	t.lost += t.fills + t.fillGap
-	t.fills, t.fillBytes, t.fillGap = 0, 0, 0
-	t.run, t.outer = runResend, false
-	t.rewinds++
+	x := t.x
+	x.retransmitted += x.fills
+	x.retransmittedBytes += x.fillBytes
+	x.lost += x.fills + x.fillGap
+	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes = 0, 0, 0, 0, 0
+	t.run, x.outer = runResend, false
+	x.rewinds++
+	x.restarted()
 }
 
-// open adds a hole above all others. When there are too many the oldest is given up and counts as lost.
-func (t *psnTracker) open(h hole) {
-	if len(t.holes) >= maxHoles {
-		t.lost += t.holes[0].to - t.holes[0].from
-		t.holes = slices.Delete(t.holes, 0, 1)
+// close ends the tracking. What is still missing was lost before the tap, but for what the receiver acknowledged up to
+// ackedTo: that passed the tap unseen.
+func (t *psnTracker) close(ackedTo int64) {
+	x := t.x
+	if x == nil {
+		return
 	}
-	t.holes = append(t.holes, h)
-}
-
-// fill reports whether ext had not been seen, and marks it seen.
-func (t *psnTracker) fill(ext int64) bool {
-	if ext < t.first { // from before the first packet captured
-		if ext+1 < t.first {
-			t.holes = slices.Insert(t.holes, 0, hole{ext + 1, t.first})
-		}
-		t.first = ext
-		return true
-	}
-	// Late packets mostly close the newest hole, resends the oldest.
-	if n := len(t.holes); n == 0 || ext < t.holes[0].from || ext >= t.holes[n-1].to {
-		return false
-	}
-	i, found := slices.BinarySearchFunc(t.holes, ext, func(h hole, ext int64) int {
-		switch {
-		case ext < h.from:
-			return 1
-		case ext >= h.to:
-			return -1
-		}
-		return 0
-	})
-	if !found {
-		return false
-	}
-	switch h := &t.holes[i]; {
-	case h.from+1 == h.to:
-		t.holes = slices.Delete(t.holes, i, i+1)
-	case ext == h.from:
-		h.from++
-	case ext == h.to-1:
-		h.to--
-	default:
-		right := hole{ext + 1, h.to}
-		h.to = ext
-		t.holes = slices.Insert(t.holes, i+1, right)
-	}
-	return true
-}
-
-// close ends the tracking and returns what is still missing.
-func (t *psnTracker) close() {
 	t.late()
-	for _, h := range t.holes {
-		t.lost += h.to - h.from
+	x.endEvent()
+	for _, h := range x.holes {
+		x.miss(h, ackedTo)
 	}
+	x.holes = nil
 	t.run = runNone
 }
+
+// disorderOf gives what went out of order; all zero where nothing did.
+func (t *psnTracker) disorderOf() *disorder {
+	if t == nil || t.x == nil {
+		return &noDisorder
+	}
+	return t.x
+}
+
+var noDisorder disorder // never written

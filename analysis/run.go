@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-
-	"github.com/pcmlab/pcmlab/capture"
-	"github.com/pcmlab/pcmlab/capture/roce"
+	"math"
+	"runtime"
 )
 
 // Run reads the inputs once, merged by time, and returns the document. What is wrong with a capture (cut, corrupt,
@@ -21,7 +19,7 @@ func Run(ctx context.Context, inputs []Input, o Options) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("analysis: %w", err)
 	}
-	r := run{o: o, engine: newEngine(o)}
+	r := newRun(o)
 	defer r.close()
 	for i, in := range inputs {
 		s, err := openSource(in, i)
@@ -37,20 +35,35 @@ func Run(ctx context.Context, inputs []Input, o Options) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("analysis: %w", err)
 	}
-	doc := &Document{Schema: Schema, Files: []File{}}
-	r.engine.finish(doc)
-	if up != nil {
-		doc.Path = r.engine.path(up)
-	}
-	r.quality(doc)
-	doc.Checks = checks(doc, &o)
-	return doc, nil
+	return r.document(up), nil
 }
 
+// run is one analysis.
 type run struct {
 	o       Options
-	engine  *engine
+	shared  *shared
+	order   *order
+	lanes   []*lane
+	parsers []*parser
 	sources []*source
+	halved  int32
+}
+
+func newRun(o Options) *run {
+	r := &run{o: o, shared: &shared{intern: newInterner()}}
+	for range maxLanes {
+		r.lanes = append(r.lanes, newLane(&r.o, r.shared))
+	}
+	workers := o.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	for range min(workers, maxLanes) {
+		x := &parser{port: o.UDPPort, checkICRC: o.CheckICRC, sides: &r.shared.sides}
+		x.pairs.t = r.shared.intern
+		r.parsers = append(r.parsers, x)
+	}
+	return r
 }
 
 func (r *run) close() {
@@ -61,179 +74,62 @@ func (r *run) close() {
 	}
 }
 
-// contextEvery is how many packets are read between two looks at the context.
-const contextEvery = 1 << 12
-
-// judged feeds the engine from all judged captures, oldest packet first.
+// judged brings the packets of all judged captures to the lanes, oldest first.
 func (r *run) judged(ctx context.Context) error {
-	var live []*source
+	p := &pipeline{o: &r.o, ctx: ctx, cells: make([]laneCells, len(r.lanes))}
 	for _, s := range r.sources {
-		if s.in.Role != Judged {
-			continue
-		}
-		ok, err := s.next()
-		if err != nil {
-			return err
-		}
-		if ok {
-			live = append(live, s)
+		if s.in.Role == Judged {
+			p.feeds = append(p.feeds, &feed{s: s, ready: map[int]*parsed{}, high: math.MinInt64})
 		}
 	}
-	var f roce.Frame
-	for n := 0; len(live) > 0; n++ {
-		if n%contextEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		first := 0
-		for i := 1; i < len(live); i++ {
-			if live[i].packet.TimeNS < live[first].packet.TimeNS {
-				first = i
-			}
-		}
-		s := live[first]
-		if err := s.decode(&f, r.o.UDPPort); err != nil {
-			return err
-		}
-		if !s.packet.NoTime {
-			r.engine.frame(s.packet.TimeNS, &f, s.packet.Data, s.index<<16|s.packet.Iface)
-		}
-		ok, err := s.next()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			live = append(live[:first], live[first+1:]...)
-		}
+	r.order = newOrder(&r.o, len(p.feeds), r.shared.intern, &r.shared.sides, r.lanes)
+	r.order.full = p.full
+	p.order = r.order
+	if len(p.feeds) == 0 {
+		return nil
 	}
-	return nil
+	err := p.run(len(r.parsers), r.parsers)
+	r.halved = p.halved
+	return err
 }
 
 // upstream counts the packets of the upstream taps, file by file; nil when there are none.
 func (r *run) upstream(ctx context.Context) (*tapCounter, error) {
 	var c *tapCounter
-	var f roce.Frame
+	var p parsed
+	x := r.parsers[0]
 	for _, s := range r.sources {
 		if s.in.Role == Judged {
 			continue
 		}
 		if c == nil {
-			c = &tapCounter{}
+			c = &tapCounter{dirs: map[tapKey]*tapCount{}}
 		}
-		for n := 0; ; n++ {
-			if n%contextEvery == 0 && ctx.Err() != nil {
+		for {
+			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			ok, err := s.next()
+			base, ok, err := s.read(&x.batch)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
 				break
 			}
-			if err := s.decode(&f, r.o.UDPPort); err != nil {
+			if err := x.parse(s, base, &p); err != nil {
 				return nil, err
 			}
-			c.frame(&f, s.index)
+			s.account(&p)
+			for i := range p.records {
+				rec := &p.records[i]
+				if rec.recFlags&(recPause|recSide) != 0 {
+					r.shared.sides.take(rec.word)
+				}
+				if rec.recFlags&recPause == 0 {
+					c.see(rec, s.index)
+				}
+			}
 		}
 	}
 	return c, nil
-}
-
-// source is one input while it is read.
-type source struct {
-	in     Input
-	index  int
-	reader capture.Reader // nil when not even the file header was there
-	packet capture.Packet
-
-	file       File
-	lastNS     int64
-	ifacePkts  []int64
-	incomplete string // why, when the file ended early
-	noTime     int64
-}
-
-func openSource(in Input, index int) (*source, error) {
-	if in.Role != Judged && in.Role != Upstream {
-		return nil, fmt.Errorf("capture %s: role %q: must be empty (judged) or %q", in.Path, in.Role, Upstream)
-	}
-	s := &source{in: in, index: index}
-	r, err := capture.OpenSequence(append([]string{in.Path}, in.More...)...)
-	var cut *capture.IncompleteError
-	switch {
-	case errors.As(err, &cut):
-		s.cutAt(cut.Path, cut.Offset, cut.Detail)
-	case err != nil:
-		return nil, err
-	}
-	s.reader = r
-	return s, nil
-}
-
-// cutAt notes where reading ended; path is that of the file of the sequence which was being read.
-func (s *source) cutAt(path string, offset int64, why string) {
-	s.file.TruncatedAt = &offset
-	if len(s.in.More) > 0 {
-		why = "of " + path + ": " + why
-	}
-	s.incomplete = why
-}
-
-// next reads a packet; ok is false at the end of the good part.
-func (s *source) next() (ok bool, err error) {
-	if s.reader == nil {
-		return false, nil
-	}
-	p := &s.packet
-	if err := s.reader.Next(p); err != nil {
-		var cut *capture.IncompleteError
-		var format *capture.FormatError
-		switch {
-		case err == io.EOF:
-		case errors.As(err, &cut):
-			s.cutAt(cut.Path, cut.Offset, cut.Detail)
-		case errors.As(err, &format) && s.file.Packets > 0:
-			s.cutAt(format.Path, format.Offset, format.Detail)
-		default:
-			return false, err
-		}
-		return false, nil
-	}
-	f := &s.file
-	f.Packets++
-	f.Bytes += int64(p.OrigLen)
-	if p.OrigLen > len(p.Data) {
-		f.SnaplenLimited = true
-	}
-	for len(s.ifacePkts) <= p.Iface {
-		s.ifacePkts = append(s.ifacePkts, 0)
-	}
-	s.ifacePkts[p.Iface]++
-	if p.NoTime {
-		s.noTime++
-		return true, nil
-	}
-	switch {
-	case f.FirstNS == nil:
-		f.FirstNS, f.LastNS = new(int64), new(int64)
-		*f.FirstNS, *f.LastNS = p.TimeNS, p.TimeNS
-	case p.TimeNS < s.lastNS:
-		f.OutOfOrder++
-		*f.FirstNS = min(*f.FirstNS, p.TimeNS)
-	default:
-		*f.LastNS = max(*f.LastNS, p.TimeNS)
-	}
-	s.lastNS = p.TimeNS
-	return true, nil
-}
-
-func (s *source) decode(f *roce.Frame, port uint16) error {
-	p := &s.packet
-	if err := f.Decode(p.LinkType, p.Data, p.OrigLen, port); err != nil {
-		return fmt.Errorf("capture %s: packet %d: %w", s.in.Path, s.file.Packets, err)
-	}
-	if f.Kind == roce.KindRoCE {
-		s.file.RoCEPackets++
-	}
-	return nil
 }

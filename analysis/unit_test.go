@@ -1,9 +1,12 @@
 package analysis
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sort"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,31 +75,32 @@ func TestPSNTracker_countsDistinct(t *testing.T) {
 		start := rapid.SampledFrom([]uint32{0, 1, 1<<24 - 5, 1 << 23}).Draw(t, "start")
 		steps := rapid.SliceOfN(rapid.IntRange(-40, 20), 1, 400).Draw(t, "steps")
 		var tr psnTracker
-		seen := map[uint32]bool{}
+		known := map[uint32]bool{}
 		psn := start
 		dups := int64(0)
 		for i, s := range steps {
 			if i > 0 {
 				psn = uint32(int(psn)+s) & 0xffffff
 			}
-			class, ext, _ := tr.see(psn, 100, false)
+			class, ext, _ := tr.see(&seen{psn: psn, bytes: 100, lateNS: 1})
 			if uint32(ext)&0xffffff != psn {
 				t.Fatalf("step %d: PSN %d unwrapped to %d", i, psn, ext)
 			}
-			if (class == psnDup) != seen[psn] {
-				t.Fatalf("step %d: PSN %d: class %d, seen before %v", i, psn, class, seen[psn])
+			if (class == psnDup) != known[psn] {
+				t.Fatalf("step %d: PSN %d: class %d, seen before %v", i, psn, class, known[psn])
 			}
-			if seen[psn] {
+			if known[psn] {
 				dups++
 			}
-			seen[psn] = true
+			known[psn] = true
 		}
-		tr.close()
-		if tr.unique != int64(len(seen)) || tr.duplicates != dups {
-			t.Fatalf("unique %d, duplicates %d; want %d, %d", tr.unique, tr.duplicates, len(seen), dups)
+		tr.close(-1 << 62)
+		x := tr.disorderOf()
+		if tr.unique != int64(len(known)) || x.duplicates != dups {
+			t.Fatalf("unique %d, duplicates %d; want %d, %d", tr.unique, x.duplicates, len(known), dups)
 		}
-		if tr.retransmitted+tr.outOfOrder < dups || tr.lost < 0 {
-			t.Fatalf("retransmitted %d, late %d, lost %d with %d duplicates", tr.retransmitted, tr.outOfOrder, tr.lost, dups)
+		if x.retransmitted+x.outOfOrder < dups || x.lost < 0 {
+			t.Fatalf("retransmitted %d, late %d, lost %d with %d duplicates", x.retransmitted, x.outOfOrder, x.lost, dups)
 		}
 	})
 }
@@ -123,15 +127,75 @@ func TestPSNTracker_patterns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var tr psnTracker
 			var resentLen int64
-			for _, p := range tt.psns {
-				_, _, r := tr.see(p, 10, false)
+			for i, p := range tt.psns {
+				_, _, r := tr.see(&seen{ts: int64(i), psn: p, bytes: 10, lateNS: 1000})
 				resentLen += r
 			}
-			tr.close()
-			got := []int64{tr.duplicates, tr.retransmitted, tr.outOfOrder, tr.lost, resentLen, tr.retransmittedBytes}
+			tr.close(-1 << 62)
+			x := tr.disorderOf()
+			got := []int64{x.duplicates, x.retransmitted, x.outOfOrder, x.lost, resentLen, x.retransmittedBytes}
 			want := []int64{tt.dup, tt.resent, tt.late, tt.lost, tt.resentLen, 10 * tt.resent}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%v: duplicates, retransmitted, late, lost, recognised, bytes (-want +got):\n%s(%s)", tt.psns, diff, tt.why)
+			}
+		})
+	}
+}
+
+// TestPSNTracker_resends: what the log says of steps back. A number is a packet 1 us after the one before; "N3" is a NAK that
+// names 3, "+3" the packet 3 with a newer IP identification, "..." a millisecond of silence.
+func TestPSNTracker_resends(t *testing.T) {
+	for _, tt := range []struct{ name, packets, want string }{
+		{"in_order", "1 2 3", ""},
+		{"late", "1 3 2 4", ""},
+		{"nak", "1 2 4 5 N3 3 4 5 6", "nak 3+1us from 3 to 5: 3 sent, 0 skipped"},
+		{"resumed_early", "1 2 4 5 N3 2 3 4 5 6", "nak 3+1us from 2 to 5: 4 sent, 0 skipped"},
+		{"timeout", "1 2 3 ... 1 2 3 4", "timeout from 1 to 3: 3 sent, 0 skipped"},
+		{"tail", "1 2 3 ... 3 4", "timeout from 3 to 3: 1 sent, 0 skipped"},
+		{"doubled", "1 2 3 3 4", ""},
+		{"skips", "1 2 3 4 5 N2 2 3 5 6", "nak 2+1us from 2 to 5: 3 sent, 1 skipped"},
+		{"alone", "1 2 4 5 N3 +3 6", "nak 3+1us from 3 to 5: 1 sent, 0 skipped"},
+		{"alone_after_long", "1 2 4 5 ... 3 6", "timeout from 3 to 5: 1 sent, 0 skipped"},
+		{"twice", "1 2 3 4 N2 2 3 N2 2 3 4 5", "nak 2+1us from 2 to 4: 2 sent, 0 skipped; nak 2+1us from 2 to 4: 3 sent, 0 skipped"},
+		{"late_inside", "1 2 3 4 5 6 N2 2 3 5 4 6 7", "nak 2+1us from 2 to 6: 4 sent, 1 skipped"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var tr psnTracker
+			now, last := int64(0), int64(0)
+			for _, w := range strings.Fields(tt.packets) {
+				now += 1000
+				if w == "..." {
+					now += 1_000_000
+					continue
+				}
+				digits := strings.TrimLeft(w, "N+")
+				n, err := strconv.Atoi(digits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if w[0] == 'N' {
+					if tr.x == nil {
+						tr.x = new(disorder)
+					}
+					tr.x.refuse(now, tr.unwrap(uint32(n)), TriggerNAK)
+					continue
+				}
+				tr.see(&seen{ts: now, psn: uint32(n), newer: w[0] == '+', quiet: now - last, lateNS: 100_000})
+				last = now
+			}
+			tr.close(-1 << 62)
+			var got []string
+			if r := tr.disorderOf().recovery(); r != nil {
+				for _, e := range r.Events {
+					s := e.Trigger
+					if e.NAKPSN != nil {
+						s += fmt.Sprintf(" %d+%dus", *e.NAKPSN, *e.DelayNS/1000)
+					}
+					got = append(got, fmt.Sprintf("%s from %d to %d: %d sent, %d skipped", s, e.FromPSN, e.HighPSN, e.Packets, e.Skipped))
+				}
+			}
+			if text := strings.Join(got, "; "); text != tt.want {
+				t.Errorf("%s:\n got %q\nwant %q", tt.packets, text, tt.want)
 			}
 		})
 	}

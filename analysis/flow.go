@@ -1,0 +1,171 @@
+package analysis
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/pcmlab/pcmlab/capture/roce"
+)
+
+func (r *run) flow(d *direction) Flow {
+	s := r.o.TimeScale
+	t := d.tx
+	k := r.key(d)
+	f := Flow{
+		ID: r.id(d), Name: r.o.Names[k.src], Incarnation: int(d.life),
+		Src: k.src.String(), Dst: k.dst.String(), SrcPort: d.srcPort, DstQP: d.dstQP,
+		Service: d.service.String(), Operations: t.ops,
+		Packets: t.data.packets, PayloadBytes: t.data.payload, UniqueBytes: t.data.unique, WireBytes: t.data.wire,
+		FirstNS: t.data.firstNS, LastNS: t.data.lastNS, CEPackets: t.data.ce, ECTPackets: t.data.ect,
+		CEShare: share(t.data.ce, t.data.packets), Recovery: r.recovery(d),
+		DSCP: []int{}, PCP: []int{}, VLAN: []int{}, Notes: []string{},
+	}
+	for _, k := range []*psnTracker{&t.req, t.resp} {
+		o := k.disorderOf()
+		f.RetransmittedPackets += o.retransmitted
+		f.RetransmittedBytes += o.retransmittedBytes
+		f.DuplicatePackets += o.duplicates
+		f.SelectivePackets += o.selective
+		f.OutOfOrderPackets += o.outOfOrder
+		f.LostBeforeTap += o.lost
+		f.MissedByTap += o.missed
+	}
+	if seconds := float64(f.LastNS-f.FirstNS) / 1e9; seconds > 0 {
+		f.GoodputBps = ptr(float64(f.UniqueBytes) * 8 / seconds)
+		f.HWGoodputBps = ptr(*f.GoodputBps * s)
+	}
+	r.times(&f, d)
+	for m := t.data.dscp; m != 0; m &= m - 1 {
+		f.DSCP = append(f.DSCP, bits.TrailingZeros64(m))
+	}
+	for m := t.data.pcp; m != 0; m &= m - 1 {
+		f.PCP = append(f.PCP, bits.TrailingZeros8(m))
+	}
+	if t.data.tagged {
+		f.VLAN = append(f.VLAN, int(t.data.vlan))
+		for _, v := range t.data.vlans {
+			f.VLAN = append(f.VLAN, int(v))
+		}
+	}
+	if d.srcQP != 0 {
+		f.SrcQP = ptr(d.srcQP - 1)
+	}
+	if d.is(dirByCM) {
+		f.SrcQP = ptr(d.cmPeerQP)
+	}
+	if p := d.peer; p != nil {
+		f.SrcQP = ptr(p.dstQP)
+		a := p.answered()
+		f.CNPs = ptr(a.cnps)
+		if d.service == roce.RC {
+			f.Acks, f.NAKs = ptr(a.acks), ptr(NAKs{})
+			if a.naks != nil {
+				*f.NAKs = *a.naks
+			}
+		}
+		if f.GoodputBps != nil {
+			f.CNPRateHz = ptr(float64(a.cnps) / (float64(f.LastNS-f.FirstNS) / 1e9))
+			f.HWCNPRateHz = ptr(*f.CNPRateHz * s)
+		}
+		if t.resp != nil {
+			f.RequestID = ptr(r.id(p))
+		}
+		f.CNPGapNS = a.gaps.latency(1)
+	}
+	f.State, f.Notes = d.judge()
+	return f
+}
+
+// answered is the answering side of d, empty where it has none.
+func (d *direction) answered() *answers {
+	if d.rx == nil {
+		return &answers{}
+	}
+	return d.rx
+}
+
+// times fills in the distributions of a flow.
+func (r *run) times(f *Flow, d *direction) {
+	t, s := d.tx, r.o.TimeScale
+	f.Reaction = t.react.finish()
+	f.Bursts.GapNS = int64(burstGap * s)
+	h := t.times
+	if h == nil {
+		return
+	}
+	f.RTTNS, f.HWRTTNS = h.rtt.latency(1), h.rtt.latency(s)
+	f.CNPDelayNS = h.cnpDelay.latency(1)
+	all, until := h.toAck(), "ack"
+	if all == nil {
+		all, until = h.toLast, "last_packet"
+	}
+	f.MessageNS, f.HWMessageNS = all.messages(until, 1), all.messages(until, s)
+	of := func(h *histogram) *Messages {
+		if h == nil {
+			return nil
+		}
+		return ptr(h.messages("ack", 1))
+	}
+	f.CompletionNS = Completions{Write: of(h.write), Send: of(h.send), Read: of(h.read), Atomic: of(h.atomic)}
+	if b := h.bursts; b != nil {
+		f.Bursts.Count = b.n
+		f.Bursts.P50, f.Bursts.P99, f.Bursts.Max = ptr(b.quantile(0.5)), ptr(b.quantile(0.99)), ptr(b.max)
+	}
+}
+
+// recovery is about the flow's resends; for READs those of the responses.
+func (r *run) recovery(d *direction) *Recovery {
+	if d.tx.resp != nil && d.tx.resp.x != nil && !d.tx.req.started {
+		return d.tx.resp.x.recovery()
+	}
+	return d.tx.req.disorderOf().recovery()
+}
+
+// judge gives the state of a flow and what a reader must know about it.
+func (d *direction) judge() (state string, notes []string) {
+	state, notes = StateOK, []string{}
+	worse := func(s, note string) {
+		if state != StateFailed {
+			state = s
+		}
+		notes = append(notes, note)
+	}
+	p, t := d.peer, d.tx
+	if p != nil {
+		if k := p.answered().naks; k != nil {
+			if n := k.Invalid + k.Access + k.Remote + k.InvalidRequest; n > 0 {
+				worse(StateFailed, fmt.Sprintf("%d fatal NAK (invalid %d, access %d, remote %d): the QP is in error", n, k.Invalid, k.Access, k.Remote))
+			}
+		}
+		if t.req.started && t.resendsNoAck >= 3 && t.ackedTo < t.req.next-1 {
+			worse(StateFailed, fmt.Sprintf("not acknowledged after %d restarts: retries exhausted, or the capture ended before the answer", t.resendsNoAck))
+		}
+	}
+	if t.note != "" {
+		notes = append(notes, t.note)
+	} else if t.resp != nil && p != nil && p.tx != nil && p.tx.note != "" {
+		notes = append(notes, p.tx.note)
+	}
+	if t.nonRead > 0 {
+		if !t.firstOp.IsFirst() && !t.firstOp.IsAtomic() && !t.firstOp.IsReadRequest() {
+			worse(StatePartial, "the capture begins in the middle of a message")
+		}
+		if op := t.lastHighOp; !op.IsLast() && !op.IsAtomic() && !op.IsReadRequest() {
+			worse(StatePartial, "the capture ends in the middle of a message")
+		} else if p != nil && d.service == roce.RC && t.ackedTo < t.req.next-1 && state == StateOK {
+			worse(StatePartial, "its last packets were not acknowledged within the capture")
+		}
+		if p == nil && d.service == roce.RC {
+			notes = append(notes, "no acknowledgement of it was captured: CNPs, NAKs and round-trip times are not measured")
+		}
+	}
+	if t.resp != nil {
+		if !t.respLastOp.IsLast() {
+			worse(StatePartial, "the capture ends in the middle of a READ response")
+		}
+		if p == nil {
+			notes = append(notes, "the READ requests were not captured")
+		}
+	}
+	return state, notes
+}

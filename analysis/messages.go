@@ -1,0 +1,243 @@
+package analysis
+
+import "github.com/pcmlab/pcmlab/capture/roce"
+
+// pendingAck is a request that asked to be acknowledged.
+type pendingAck struct {
+	psn  int64 // unwrapped; its complement when the request was sent again: nobody knows which copy is answered (Karn)
+	atNS int64
+}
+
+func (p *pendingAck) ext() int64 {
+	if p.psn < 0 {
+		return ^p.psn
+	}
+	return p.psn
+}
+
+func (p *pendingAck) resent() bool { return p.psn < 0 }
+
+// message is one whose completion is awaited.
+type message struct {
+	first    int64 // unwrapped PSN
+	atNS     int64 // when its first packet was first seen
+	lastNS   int64 // when its last packet was first seen
+	length   int32 // PSNs from first to last; -1 until the last was seen
+	op       msgKind
+	headless bool // only its end was seen; first is that
+}
+
+type msgKind uint8
+
+const (
+	msgWrite msgKind = iota
+	msgSend
+	msgRead
+	msgAtomic
+)
+
+func kindOf(op roce.Opcode) msgKind {
+	switch {
+	case op.IsWrite():
+		return msgWrite
+	case op.IsReadRequest():
+		return msgRead
+	case op.IsAtomic():
+		return msgAtomic
+	}
+	return msgSend
+}
+
+func (m *message) last() int64 {
+	if m.length < 0 {
+		return -1
+	}
+	return m.first + int64(m.length)
+}
+
+func (m *message) end(ext, ts int64) { m.length, m.lastNS = int32(ext-m.first), ts }
+
+// Bounds on what is awaited per direction. Without any acknowledgement the tap probably does not see them.
+const (
+	waitBlind = 256
+	waitAcks  = 4096
+)
+
+func (d *direction) waitLimit() int {
+	if d.peer != nil || d.srcQP != 0 {
+		return waitAcks
+	}
+	return waitBlind
+}
+
+// markResent takes a repeated request out of the round-trip times.
+func (t *sender) markResent(ext int64) {
+	for i := t.pending.len() - 1; i >= 0; i-- {
+		p := t.pending.at(i)
+		at := p.ext()
+		if at == ext {
+			p.psn = ^ext
+		}
+		if at <= ext {
+			return
+		}
+	}
+}
+
+// isPending reports that ext asked for an acknowledgement and has none.
+func (t *sender) isPending(ext int64) bool {
+	lo, hi := 0, t.pending.len()
+	n := hi
+	for lo < hi {
+		if mid := (lo + hi) / 2; t.pending.at(mid).ext() < ext {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo < n && t.pending.at(lo).ext() == ext
+}
+
+// begin notes the first packet of a message at ext.
+func (l *lane) begin(d *direction, ext, ts int64, op msgKind) {
+	q := &d.tx.messages
+	m := message{first: ext, length: -1, atNS: ts, op: op}
+	i := q.len()
+	for i > 0 && q.at(i-1).first > ext {
+		i--
+	}
+	if q.len() >= d.waitLimit() { // nobody acknowledges: the oldest is as complete as it gets
+		d.tx.outlast()
+		i--
+	}
+	if i >= 0 && i < q.len() {
+		if next := q.at(i); next.headless { // that end is this message's
+			m.end(next.last(), next.lastNS)
+			*next = m
+			return
+		}
+	}
+	if i > 0 {
+		before := q.at(i - 1)
+		if before.first == ext && !before.headless {
+			return
+		}
+		if before.first == ext { // a message of one packet, seen before as an end
+			m.end(ext, before.lastNS)
+			*before = m
+			return
+		}
+		if last := before.last(); last >= ext { // that end is this message's: the one before lost its own
+			m.end(last, before.lastNS)
+			before.length = -1
+		}
+	}
+	q.insert(max(i, 0), m, d.waitLimit(), &l.messages)
+}
+
+// ends notes the last packet of a message at ext, also when it is seen again: a message ends at the first end at or
+// after its beginning, however late either is seen.
+func (l *lane) ends(d *direction, ext, ts int64) {
+	q := &d.tx.messages
+	i := q.len()
+	for i > 0 && q.at(i-1).first > ext {
+		i--
+	}
+	if i > 0 {
+		switch m := q.at(i - 1); {
+		case m.op == msgRead || m.headless && m.first == ext:
+			return
+		case m.headless || m.length >= 0 && ext > m.last(): // another one's, whose beginning is missing
+		case m.length < 0:
+			m.end(ext, ts)
+			return
+		case ext < m.last():
+			later, at := m.last(), m.lastNS
+			m.end(ext, ts)
+			ext, ts = later, at
+		default:
+			return
+		}
+	}
+	if ext > d.tx.ackedTo && q.len() < d.waitLimit() {
+		m := message{first: ext, headless: true}
+		m.end(ext, ts)
+		q.insert(i, m, d.waitLimit(), &l.messages)
+	}
+}
+
+// outlast drops the oldest message that no acknowledgement completed and takes its time to its last packet.
+func (t *sender) outlast() {
+	if m := t.messages.at(0); m.op != msgRead && !m.headless && m.length >= 0 && m.lastNS >= m.atNS {
+		add(&t.hist().toLast, m.lastNS-m.atNS)
+	}
+	t.messages.pop()
+}
+
+// ackTo takes a cumulative acknowledgement of all requests up to ext. A sample of the round trip is taken only from a
+// positive one.
+func (l *lane) ackTo(t *sender, ext, ts int64, positive bool) {
+	if ext > t.ackedTo {
+		t.ackedTo = ext
+		t.resendsNoAck = 0
+	}
+	for t.pending.len() > 0 {
+		p := t.pending.at(0)
+		if p.ext() > ext {
+			break
+		}
+		if positive && !p.resent() {
+			add(&t.hist().rtt, ts-p.atNS)
+		}
+		t.pending.pop()
+	}
+	t.pending.release(&l.pending)
+	for t.messages.len() > 0 {
+		m := t.messages.at(0)
+		if m.first > ext || m.last() > ext {
+			break
+		}
+		if m.length < 0 && (t.messages.len() == 1 || t.messages.at(1).first > ext+1) {
+			break // its end was not seen, and may lie beyond what is acknowledged
+		}
+		if m.op != msgRead && m.length >= 0 && !m.headless {
+			t.completed(m.op, ts-m.atNS)
+		}
+		t.messages.pop()
+	}
+	t.messages.release(&l.messages)
+}
+
+// completed takes the time of a message until its answer.
+func (t *sender) completed(op msgKind, ns int64) {
+	h := t.hist()
+	switch op {
+	case msgWrite:
+		add(&h.write, ns)
+	case msgSend:
+		add(&h.send, ns)
+	case msgRead:
+		add(&h.read, ns)
+	case msgAtomic:
+		add(&h.atomic, ns)
+	}
+}
+
+// readDone takes the last READ response, at ext, seen on r for the request that t sent.
+func (l *lane) readDone(t, r *sender, ext, ts int64) {
+	for t.messages.len() > 0 {
+		m := t.messages.at(0)
+		if m.first > ext {
+			break
+		}
+		last := t.messages.len() == 1 || t.messages.at(1).first > ext
+		if last && m.op == msgRead {
+			r.completed(msgRead, ts-m.atNS)
+		}
+		t.messages.pop()
+		if last {
+			break
+		}
+	}
+	t.messages.release(&l.messages)
+}
