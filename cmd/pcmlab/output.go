@@ -147,6 +147,9 @@ func writePage(doc *analysis.Document, path string) error {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
+		if e := (*os.PathError)(nil); errors.As(err, &e) {
+			err = e.Err // without the temporary name
+		}
 		return usagef("--html %s: %w", path, err)
 	}
 	defer os.Remove(tmp.Name())
