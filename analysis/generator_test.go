@@ -89,6 +89,7 @@ type gen struct {
 type genRecord struct {
 	t     int64
 	frame []byte
+	wire  int    // its length on the wire where the frame is cut, else 0
 	conn  string // the direction and life it belongs to; "" for what is not RoCE
 	id    int    // of the packet: a mirror's copy has the same
 	copy_ bool   // it was seen before

@@ -97,7 +97,7 @@ func (f genFile) pcap(e genOrder, unit int64) []byte {
 		b = e.AppendUint32(b, uint32(r.t/1e9))
 		b = e.AppendUint32(b, uint32(r.t%1e9/unit))
 		b = e.AppendUint32(b, uint32(len(data)))
-		b = e.AppendUint32(b, uint32(len(r.frame)))
+		b = e.AppendUint32(b, uint32(max(len(r.frame), r.wire)))
 		b = append(b, data...)
 	}
 	return b

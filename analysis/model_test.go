@@ -30,8 +30,15 @@ type modelPacket struct {
 	bytes         []byte // of RoCE: from the BTH on
 }
 
-// modelPcap parses a classic pcap file.
-func modelPcap(data []byte) (packets []modelPacket, records int, roce int, cut bool) {
+// modelRecord is one record of a capture file.
+type modelRecord struct {
+	t    int64
+	data []byte
+	wire int // length on the wire
+}
+
+// modelRecords parses a classic pcap file.
+func modelRecords(data []byte) (records []modelRecord, link int, cut bool) {
 	var order binary.ByteOrder = binary.LittleEndian
 	magic := order.Uint32(data)
 	if magic != 0xa1b2c3d4 && magic != 0xa1b23c4d {
@@ -42,27 +49,33 @@ func modelPcap(data []byte) (packets []modelPacket, records int, roce int, cut b
 	if magic == 0xa1b23c4d {
 		tick = 1
 	}
-	link := int(order.Uint32(data[20:]))
-	off := 24
-	for off < len(data) {
+	link = int(order.Uint32(data[20:]))
+	for off := 24; off < len(data); {
 		if off+16 > len(data) {
-			return packets, records, roce, true
+			return records, link, true
 		}
 		sec, frac := int64(order.Uint32(data[off:])), int64(order.Uint32(data[off+4:]))
 		capLen, wireLen := int(order.Uint32(data[off+8:])), int(order.Uint32(data[off+12:]))
 		off += 16
 		if off+capLen > len(data) {
-			return packets, records, roce, true
+			return records, link, true
 		}
-		records++
-		if p, ok := modelFrame(link, data[off:off+capLen], wireLen); ok {
-			p.t, p.order = sec*1e9+frac*tick, int64(records)
-			packets = append(packets, p)
-			roce++
-		}
+		records = append(records, modelRecord{sec*1e9 + frac*tick, data[off : off+capLen], wireLen})
 		off += capLen
 	}
-	return packets, records, roce, false
+	return records, link, false
+}
+
+// modelPcap gives the RoCE packets of a classic pcap file, and how many records it has.
+func modelPcap(data []byte) (packets []modelPacket, records int, roce int, cut bool) {
+	all, link, cut := modelRecords(data)
+	for i, r := range all {
+		if p, ok := modelFrame(link, r.data, r.wire); ok {
+			p.t, p.order = r.t, int64(i)
+			packets = append(packets, p)
+		}
+	}
+	return packets, len(all), len(packets), cut
 }
 
 // modelFrame decodes a captured frame of a link type; ok is false for what is not RoCE.

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,11 +140,7 @@ func TestRun_generatedAgreesWithTshark(t *testing.T) {
 	}
 	dir := t.TempDir()
 	draw := rapid.Custom(drawParams)
-	type batch struct {
-		file genFile
-		of   []int // which capture each packet belongs to
-	}
-	batches := map[int]*batch{}
+	batches := sharkBatches{}
 	docs := make([]*sharkCounts, 500)
 	for i := range docs {
 		p := draw.Example(i)
@@ -154,33 +150,50 @@ func TestRun_generatedAgreesWithTshark(t *testing.T) {
 		f := g.file()
 		doc := analyse(t, Options{DedupWindow: -1}, save(t, dir, "x.pcap", f.pcap(binary.LittleEndian, 1)))
 		docs[i] = documentCounts(doc)
-		b := batches[f.link]
-		if b == nil {
-			b = &batch{file: genFile{link: f.link}}
-			batches[f.link] = b
-		}
 		for _, r := range f.records {
-			r.frame = f.captured(r) // tshark sees the cut ones as whole, with lengths that say more
-			b.file.records = append(b.file.records, r)
-			b.of = append(b.of, i)
+			batches.add(i, f.link, modelRecord{r.t, f.captured(r), len(r.frame)})
 		}
-	}
-	got := make([]*sharkCounts, len(docs))
-	for i := range got {
-		got[i] = newSharkCounts()
 	}
 	var packets int64
-	for link, b := range batches {
-		path := save(t, dir, fmt.Sprintf("%d.pcap", link), b.file.pcap(binary.LittleEndian, 1)).Path
-		tshark(t, path, func(n int, fields []string) { got[b.of[n]].add(t, fields) })
-	}
-	for i, want := range docs {
+	for i, want := range batches.count(t, len(docs)) {
 		packets += want.Packets
-		if diff := cmp.Diff(got[i], want); diff != "" {
+		if diff := cmp.Diff(want, docs[i]); diff != "" {
 			t.Errorf("capture %d, %+v (-tshark +analysis):\n%s", i, draw.Example(i), diff)
 		}
 	}
 	t.Logf("%d packets of %d captures", packets, len(docs))
+}
+
+// sharkBatches are captures put into one file for each link type, since starting tshark takes longer than what it does then.
+type sharkBatches map[int]*sharkBatch
+
+type sharkBatch struct {
+	file genFile
+	of   []int // which capture each packet belongs to
+}
+
+func (s sharkBatches) add(capture, link int, r modelRecord) {
+	b := s[link]
+	if b == nil {
+		b = &sharkBatch{file: genFile{link: link}}
+		s[link] = b
+	}
+	b.file.records = append(b.file.records, genRecord{t: r.t, frame: r.data, wire: r.wire})
+	b.of = append(b.of, capture)
+}
+
+func (s sharkBatches) count(t *testing.T, captures int) []*sharkCounts {
+	t.Helper()
+	counts := make([]*sharkCounts, captures)
+	for i := range counts {
+		counts[i] = newSharkCounts()
+	}
+	dir := t.TempDir()
+	for link, b := range s {
+		path := save(t, dir, fmt.Sprintf("%d.pcap", link), b.file.pcap(binary.LittleEndian, 1)).Path
+		tshark(t, path, func(n int, fields []string) { counts[b.of[n]].add(t, fields) })
+	}
+	return counts
 }
 
 // TestRun_fixturesAgreeWithTshark: real captures, counted by the tshark that is installed.
@@ -188,15 +201,22 @@ func TestRun_fixturesAgreeWithTshark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tshark reads 79 MB")
 	}
-	for _, path := range captures(t) {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			t.Parallel()
-			want := newSharkCounts()
-			tshark(t, path, func(_ int, fields []string) { want.add(t, fields) })
-			got := documentCounts(analyse(t, Options{DedupWindow: -1}, Input{Path: path}))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-tshark +analysis):\n%s", diff)
-			}
-		})
+	paths := captures(t)
+	batches := sharkBatches{}
+	for i, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, link, _ := modelRecords(b)
+		for _, r := range records {
+			batches.add(i, link, r)
+		}
+	}
+	for i, want := range batches.count(t, len(paths)) {
+		got := documentCounts(analyse(t, Options{DedupWindow: -1}, Input{Path: paths[i]}))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-tshark +analysis):\n%s", paths[i], diff)
+		}
 	}
 }
