@@ -128,7 +128,7 @@ func generate(p genParams) *gen {
 	shared := g.r.IntN(1 << 20) // far from the other lives
 	for i := range p.pairs {
 		l := &genLife{src: netip.AddrFrom4([4]byte{192, 0, 2, byte(11 + i%p.hosts)}), dst: netip.AddrFrom4([4]byte{192, 0, 2, 100}), shared: shared, index: i}
-		if p.aliases && i%3 == 1 {
+		if p.aliases && i/p.hosts%2 == 1 {
 			l.dst = netip.AddrFrom4([4]byte{192, 0, 2, 101})
 		}
 		if p.ipv6 && i%2 == 1 {

@@ -174,6 +174,16 @@ func (f *modelFlow) known() int64 {
 	return first
 }
 
+// asksReads reports READ requests, of which nobody knows how many numbers they take.
+func (f *modelFlow) asksReads() bool {
+	for _, p := range f.list {
+		if p.isReadReq() {
+			return true
+		}
+	}
+	return false
+}
+
 // modelMissed counts numbers that a positive acknowledgement covers, but that the tap never saw, from the first that it saw.
 func modelMissed(list, answers []*modelPacket) (n int64) {
 	seen := map[int]bool{}

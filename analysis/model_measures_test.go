@@ -13,7 +13,8 @@ import (
 const (
 	haveEngine       = false // late records, lives, selective senders, READs among others
 	haveFlowMeasures = false // ce_share, cnp_gap_ns, cnp_delay_ns, reaction, bursts, completion_ns, pcp, vlan
-	haveMissed       = false // missed_by_tap, selective_packets, recovery
+	haveMissed       = false
+	haveRecovery     = false // selective_packets, recovery
 	haveReceivers    = false
 	haveScopes       = false
 	havePauses       = false
@@ -46,6 +47,9 @@ func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flow
 			t.Errorf("flow %s: DSCP, PCP, VLAN (-model +analysis):\n%s", f.ID, diff)
 		}
 		compareSent(t, doc, i, w)
+		if haveMissed && w.read == 0 && !w.asksReads() && f.MissedByTap != w.missed {
+			t.Errorf("flow %s: %d packets missed by the tap, the model says %d", f.ID, f.MissedByTap, w.missed)
+		}
 		if strings.Contains(strings.Join(f.Notes, " "), "may be those of another one") || !times {
 			continue
 		}

@@ -1,7 +1,10 @@
 package analysis
 
 import (
+	stdcmp "cmp"
 	"encoding/binary"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +74,7 @@ func settle(p *genParams) (times bool) {
 		p.ackLoss, p.tapLoss, p.skip, p.oneWay, p.uc, p.readLoss = 0, 0, 0, "", false, false
 	}
 	if p.reuse == "cm" { // it takes the handshake
-		p.tapLoss, p.skip, p.oneWay, p.uc = 0, 0, "", false
+		p.tapLoss, p.skip, p.oneWay, p.uc, p.snap = 0, 0, "", false, 0
 	}
 	if p.reuse != "" {
 		p.duplicate, p.reorder = 0, 0 // the old life's packets would come in the new one
@@ -117,6 +120,9 @@ func TestRun_syntheticAgreesWithModel(t *testing.T) {
 			t.Errorf("%d mirror copies removed, the generator made %d", got, truth.copies)
 		}
 		compareFile(t, doc, f, truth)
+		if haveConnections {
+			compareConnections(t, g, doc)
+		}
 		checkKnowledge(t, g, doc, truth)
 	})
 }
@@ -196,6 +202,9 @@ func checkKnowledge(t *rapid.T, g *gen, doc *Document, truth *genTruth) {
 		if h == nil || h.uc || strings.Contains(f.ID, "read") || f.Operations.Read > 0 {
 			continue
 		}
+		if haveRecovery && g.p.lossBefore == 0 && g.p.reorder == 0 && g.p.duplicate == 0 && g.p.late == 0 {
+			checkRecovery(t, h, &f)
+		}
 		if g.p.lossBefore == 0 && g.p.reorder == 0 && g.p.duplicate == 0 {
 			got := []int64{f.RetransmittedPackets, f.OutOfOrderPackets, f.LostBeforeTap}
 			if diff := cmp.Diff([]int64{h.resentSeen, 0, 0}, got); diff != "" {
@@ -205,5 +214,63 @@ func checkKnowledge(t *rapid.T, g *gen, doc *Document, truth *genTruth) {
 		if f.LostBeforeTap > h.lostBefore && g.p.reorder == 0 && g.p.duplicate == 0 {
 			t.Errorf("flow %s: %d packets lost before the tap, but the generator dropped only %d", f.ID, f.LostBeforeTap, h.lostBefore)
 		}
+	}
+}
+
+// checkRecovery: the sender knows when it stepped back. One packet sent again alone looks the same whether the sender went
+// back to it or chose it.
+func checkRecovery(t *rapid.T, h *genHalf, f *Flow) {
+	r := f.Recovery
+	if r == nil {
+		if h.resentSeen > 0 {
+			t.Errorf("flow %s: no recovery, but %d packets were sent again", f.ID, h.resentSeen)
+		}
+		return
+	}
+	back := h.restarts + h.alone
+	if r.Restarts > back || r.Restarts+r.Selective < back || r.Restarts != r.ByNAK+r.ByRNR+r.ByTimeout {
+		t.Errorf("flow %s: %d restarts (%d by NAK, %d by RNR NAK, %d by timeout) and %d packets alone; the sender stepped back %d times and sent %d alone",
+			f.ID, r.Restarts, r.ByNAK, r.ByRNR, r.ByTimeout, r.Selective, h.restarts, h.alone)
+	}
+	if h.alone == 0 && f.SelectivePackets > h.restarts {
+		t.Errorf("flow %s: %d packets resent alone, but the sender goes back N", f.ID, f.SelectivePackets)
+	}
+	for _, e := range r.Events {
+		if e.Trigger == "nak" && (e.NAKPSN == nil || e.DelayNS == nil || *e.DelayNS < 0) {
+			t.Errorf("flow %s: event %+v by a NAK that nobody saw", f.ID, e)
+		}
+		if e.Packets > f.RetransmittedPackets || e.Skipped != 0 {
+			t.Errorf("flow %s: event %+v, but nothing was skipped and %d packets were resent", f.ID, e, f.RetransmittedPackets)
+		}
+	}
+}
+
+// compareConnections: every handshake, in the order of its beginning.
+func compareConnections(t *rapid.T, g *gen, doc *Document) {
+	if g.p.tapLoss > 0 || g.p.skip > 0 || g.p.oneWay != "" || g.p.snap > 0 {
+		return
+	}
+	var want []Connection
+	tick := max(g.p.tick, 1)
+	for _, c := range g.conns {
+		w := c.want
+		for _, v := range []**int64{&w.RequestNS, &w.DisconnectNS} {
+			if *v != nil {
+				*v = ptr(**v - **v%tick)
+			}
+		}
+		if w.SetupNS != nil {
+			w.SetupNS = ptr((*c.want.RequestNS+*c.want.SetupNS)/tick*tick - *w.RequestNS)
+		}
+		want = append(want, w)
+	}
+	got := append([]Connection(nil), doc.Connections...)
+	byTime := func(a, b Connection) int {
+		return stdcmp.Or(stdcmp.Compare(*a.RequestNS, *b.RequestNS), stdcmp.Compare(a.Src+a.Dst+fmt.Sprint(*a.SrcQP), b.Src+b.Dst+fmt.Sprint(*b.SrcQP)))
+	}
+	slices.SortFunc(want, byTime)
+	slices.SortFunc(got, byTime)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("connections (-generator +analysis):\n%s", diff)
 	}
 }
