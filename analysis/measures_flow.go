@@ -58,6 +58,7 @@ var reactionMeasures = join([]measure[Reaction]{
 	{"cut", unitNone, "episodes in which the rate fell", func(r *Reaction) any { return r.Cut }, ""},
 	{"no_cut", unitNone, "episodes in which it did not", func(r *Reaction) any { return r.NoCut }, ""},
 	{"recovered", unitNone, "cut, and back", func(r *Reaction) any { return r.Recovered }, ""},
+	{"interrupted", unitNone, "cut, and CNPs came again before it was back", func(r *Reaction) any { return r.Interrupted }, ""},
 	{"unfinished", unitNone, "still going on at the end", func(r *Reaction) any { return r.Unfinished }, ""},
 },
 	rates("before", "rate before the CNP, of cut episodes", func(r *Reaction) *Rates { return r.BeforeBps }),

@@ -39,6 +39,7 @@ type analyzeOptions struct {
 	cnpScope    string
 	cnpInterval time.Duration
 	output      string
+	html        string
 }
 
 func newAnalyzeCommand(e *env) *cobra.Command {
@@ -51,7 +52,7 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 			"pattern, or with --sequence. The folder of a run is analysed as the run did it, and gives the same document.\n\n" +
 			"Exit status: 0 complete and all checks hold, 1 a check failed, 4 a capture is cut or blind (the table and document say where).",
 		Example: "  pcmlab analyze receiver.pcapng\n" +
-			"  pcmlab analyze switch-out.pcap --upstream switch-in.pcap -o json\n" +
+			"  pcmlab analyze switch-out.pcap --upstream switch-in.pcap -o json --html page.html\n" +
 			"  pcmlab analyze 'ring_*.pcapng'\n" +
 			"  tcpdump -i eth1 -w - udp port 4791 | pcmlab analyze -\n" +
 			"  pcmlab analyze host.pcap --counters before.json after.json      # rdma -j statistic > before.json\n" +
@@ -78,7 +79,8 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 	f.StringVar(&o.ecn, "expect-ecn", "", "ECN that data packets must carry: ect (ECT(0), ECT(1) or CE) or not_ect")
 	f.StringVar(&o.cnpScope, "cnp-scope", "", "how the notifier paces CNPs: qp, ip_pair, destination or port; needs --cnp-interval")
 	f.DurationVar(&o.cnpInterval, "cnp-interval", 0, "least time between two CNPs of one group of --cnp-scope")
-	f.StringVarP(&o.output, "output", "o", "table", "table, json, jsonl (a flow a line) or csv (long form)")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json, jsonl (a flow a line), csv or parquet (long form)")
+	f.StringVar(&o.html, "html", "", "also write a page with plots: one file that needs no network")
 	return cmd
 }
 
@@ -108,6 +110,11 @@ func (e *env) analyze(c *cobra.Command, o *analyzeOptions, args []string) error 
 	if err != nil {
 		return err
 	}
+	if o.html != "" {
+		if err := writePage(doc, o.html); err != nil {
+			return err
+		}
+	}
 	if err := e.printDocument(doc, o.output); err != nil {
 		return err
 	}
@@ -128,7 +135,7 @@ func (o *analyzeOptions) document(e *env, c *cobra.Command, args []string) (*ana
 		return o.ofRun(e, c, args)
 	}
 	opts, mistakes := o.options()
-	mistakes = append(mistakes, checkOutput(o.output, "table", "json", "jsonl", "csv"))
+	mistakes = append(mistakes, checkOutput(o.output, "table", "json", "jsonl", "csv", "parquet"))
 	inputs, more := o.inputs(args)
 	if err := errors.Join(append(mistakes, more...)...); err != nil {
 		return nil, err
@@ -142,13 +149,13 @@ func (o *analyzeOptions) document(e *env, c *cobra.Command, args []string) (*ana
 
 // ofRun analyses the folder of a run, whose options are the run's.
 func (o *analyzeOptions) ofRun(e *env, c *cobra.Command, args []string) (*analysis.Document, error) {
-	mistakes := []error{checkOutput(o.output, "table", "json", "jsonl", "csv")}
+	mistakes := []error{checkOutput(o.output, "table", "json", "jsonl", "csv", "parquet")}
 	if len(args) > 1 {
 		mistakes = append(mistakes, usagef("analyze %s: the folder of a run is analysed alone", args[0]))
 	}
 	var given []string
 	for _, v := range e.settings.values {
-		if name, ok := strings.CutPrefix(v.Key, "analyze."); ok && v.Origin == "flag" && name != "output" {
+		if name, ok := strings.CutPrefix(v.Key, "analyze."); ok && v.Origin == "flag" && name != "output" && name != "html" {
 			given = append(given, "--"+name)
 		}
 	}
@@ -274,7 +281,7 @@ func (o *analyzeOptions) inputs(args []string) (inputs []analysis.Input, mistake
 // noCapture says why an argument names no file.
 func noCapture(arg string, err error) error {
 	switch arg {
-	case "json", "jsonl", "csv", "table":
+	case "json", "jsonl", "csv", "parquet", "table":
 		return usagef("%s: no such file (for the output give: -o %s)", arg, arg)
 	}
 	if strings.ContainsAny(arg, "*?[") {
