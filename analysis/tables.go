@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -56,8 +57,17 @@ func columns(names ...string) []Column {
 // QualityTable has one row a file.
 func (d *Document) QualityTable() Table {
 	t := Table{Title: "Captures: " + d.Quality.Verdict, Columns: columns("~file", "role", "#packets", "#RoCE", "#bytes", "#span", "#drops", "#late", "snapped", "cut at")}
+	names := map[string]int{}
+	roles := false
 	for _, f := range d.Files {
-		span, cut, snapped := none, none, "no"
+		names[filepath.Base(f.Path)]++
+		roles = roles || f.Role != d.Files[0].Role
+	}
+	for _, f := range d.Files {
+		span, cut, snapped, name := none, none, "no", f.Path
+		if base := filepath.Base(f.Path); names[base] == 1 {
+			name = base
+		}
 		if f.FirstNS != nil {
 			span = FormatDuration(float64(*f.LastNS - *f.FirstNS))
 		}
@@ -67,8 +77,14 @@ func (d *Document) QualityTable() Table {
 		if f.SnaplenLimited {
 			snapped = "yes"
 		}
-		t.Rows = append(t.Rows, []string{f.Path, f.Role, integer(f.Packets), integer(f.RoCEPackets), FormatSize(f.Bytes), span, integerOr(f.Drops),
+		t.Rows = append(t.Rows, []string{name, f.Role, integer(f.Packets), integer(f.RoCEPackets), FormatSize(f.Bytes), span, integerOr(f.Drops),
 			integer(f.OutOfOrder), snapped, cut})
+	}
+	if !roles { // one role of all says nothing
+		t.Columns = slices.Delete(t.Columns, 1, 2)
+		for i := range t.Rows {
+			t.Rows[i] = slices.Delete(t.Rows[i], 1, 2)
+		}
 	}
 	return t
 }

@@ -69,7 +69,7 @@ func (d *Document) AggregateTable() Table {
 // ConvergenceTable says how long it took to share fairly after a flow came or went.
 func (d *Document) ConvergenceTable() Table {
 	t := Table{Title: fmt.Sprintf("Convergence: %d bins in a row with Jain's index of %g", ConvergedBins, ConvergedJain),
-		Columns: columns("#at", "event", "flow", "#flows", "#lowest Jain", "#fair after", "~why not")}
+		Columns: columns("#at", "event", "flow", "#flows", "#lowest", "#fair after", "~why not")}
 	for _, c := range d.Aggregate.Convergence {
 		reason := c.Reason
 		if reason == "" {

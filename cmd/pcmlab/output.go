@@ -107,7 +107,7 @@ func (t *tableOut) fit() {
 	}
 	for i := len(t.widths) - 1; i >= 0 && total > tableWidth; i-- {
 		if t.wrap[i] {
-			narrow := min(t.widths[i], max(t.widths[i]-(total-tableWidth), 16))
+			narrow := min(t.widths[i], max(t.widths[i]-(total-tableWidth), 12))
 			total -= t.widths[i] - narrow
 			t.configs[i].WidthMax, t.configs[i].WidthMaxEnforcer = narrow, text.WrapSoft
 		}
