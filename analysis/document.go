@@ -28,6 +28,7 @@ type Document struct {
 // File is one capture that was read.
 type File struct {
 	Path           string      `json:"path"`
+	More           []string    `json:"more,omitempty"` // further files of the same tap that were read in sequence with it
 	Tap            string      `json:"tap,omitempty"`
 	Role           string      `json:"role"` // judged or upstream
 	LinkType       string      `json:"link_type"`

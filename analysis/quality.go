@@ -22,7 +22,7 @@ func (r *run) quality(doc *Document) {
 	for _, s := range r.sources {
 		f := s.finish()
 		name := f.Path
-		if missing := reconcile(&f, s.in.Said); missing != "" {
+		if missing := reconcile(&f, s.in); missing != "" {
 			incomplete("%s: %s", name, missing)
 		}
 		doc.Files = append(doc.Files, f)

@@ -1,15 +1,13 @@
 package analysis
 
-import (
-	"fmt"
-
-	"github.com/pcmlab/pcmlab/capture"
-)
+import "fmt"
 
 // reconcile holds a file against what the program that captured it said: packets that it took and that are not in the
 // file make the capture incomplete, and the returned text says so. Drops that the file itself does not know are taken
 // from there.
-func reconcile(f *File, said capture.ToolCounts) string {
+func reconcile(f *File, in Input) string {
+	said := in.Said
+	f.More = in.More
 	if f.Drops == nil && said.Dropped != nil {
 		drops := *said.Dropped
 		f.Drops = &drops

@@ -258,6 +258,16 @@ func (o *analyzeOptions) inputs(args []string) (inputs []analysis.Input, mistake
 	for _, a := range o.upstream {
 		add(a, analysis.Upstream)
 	}
+	seen := map[string]bool{}
+	for _, in := range inputs {
+		for _, file := range append([]string{in.Path}, in.More...) {
+			if clean := filepath.Clean(file); !seen[clean] {
+				seen[clean] = true
+			} else if file != capture.Stdin {
+				mistakes = append(mistakes, usagef("%s: given twice", file))
+			}
+		}
+	}
 	if len(mistakes) == 0 && len(o.logs) > len(inputs) {
 		mistakes = append(mistakes, usagef("--capture-log is given %d times for %d captures", len(o.logs), len(inputs)))
 	}

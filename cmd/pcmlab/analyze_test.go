@@ -258,6 +258,9 @@ func TestAnalyze_pipeAndRingBuffer(t *testing.T) {
 		"sequence": h.run("analyze", "--sequence", "ring_3.pcap", "ring_2.pcap", "ring_1.pcap", "ring_0.pcap", "-o", "json"),
 	} {
 		got := h.document(out)
+		if name != "stdin" && len(got.Files[0].More) != 3 {
+			t.Errorf("%s: files %+v, want the other three of the ring among them", name, got.Files)
+		}
 		if out.code != 0 || len(got.Files) != 1 || got.Files[0].Packets != 40 || got.Files[0].OutOfOrder != 0 {
 			t.Errorf("%s: exit %d, files %+v, %s", name, out.code, got.Files, out.stderr)
 		}
