@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -108,9 +109,9 @@ func verdictOf(r *Result) report.Verdict {
 	case r.State == StatePartial:
 		return report.Verdict{Text: "partial run: " + r.Reason, State: report.Unsure}
 	case r.Verdict == Fail:
-		return report.Verdict{Text: "a check does not hold", State: report.Bad}
+		return report.Verdict{Text: "an expectation does not hold", State: report.Bad}
 	}
-	return report.Verdict{Text: "all checks hold", State: report.Good}
+	return report.Verdict{Text: "all expectations hold", State: report.Good}
 }
 
 func checksOf(checks []CheckResult) []analysis.Check {
@@ -170,7 +171,11 @@ func scaledInt(v *int64, by float64) string {
 	if v == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.4g", float64(*v)/by)
+	x := float64(*v) / by
+	if math.Abs(x) >= 1000 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.4g", x)
 }
 
 // provenance lists what the run depended on, from the bundle's own files.

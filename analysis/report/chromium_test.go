@@ -179,6 +179,26 @@ func TestPage_inChromium(t *testing.T) {
 	}
 }
 
+// TestPage_prints: on paper a reader of the dark page has dark text on white, and all rows of long tables.
+func TestPage_prints(t *testing.T) {
+	ctx := browser(t)
+	tab := open(t, ctx, writePage(t, Page{Title: "many flows", Document: crowd(60)}), "dark", 1280)
+	const boxes = `[...document.querySelectorAll(".scroll")].filter(e => e.scrollHeight > e.clientHeight + 1).length`
+	if n := eval[int](tab, boxes); n == 0 {
+		t.Error("on screen no table scrolls: this test looks at nothing")
+	}
+	command(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print", Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+	for _, problem := range tab.audit() {
+		t.Errorf("printed: %s", problem)
+	}
+	if ground := eval[string](tab, `getComputedStyle(document.body).backgroundColor`); ground != "rgb(255, 255, 255)" {
+		t.Errorf("printed on %s", ground)
+	}
+	if n := eval[int](tab, boxes); n != 0 {
+		t.Errorf("%d tables are cut off on paper", n)
+	}
+}
+
 // TestAudit_findsFaults: the audit that pages must pass finds each fault of a page that has all of them.
 func TestAudit_findsFaults(t *testing.T) {
 	ctx := browser(t)

@@ -37,7 +37,9 @@ func overTime(d *analysis.Document) []Chart {
 	if c, ok := t.jain(); ok {
 		charts = append(charts, c)
 	}
-	charts = append(charts, t.ceShare())
+	if c, ok := t.ceShare(); ok {
+		charts = append(charts, c)
+	}
 	if c, ok := t.counts("CNPs", "CNPs per second", "by the flow that they slow down", func(s *analysis.FlowSeries) []int64 { return s.CNPs }); ok {
 		charts = append(charts, c)
 	}
@@ -194,7 +196,7 @@ func (t *timeline) goodput() (charts []Chart) {
 		return add(s.GoodputBps[from:to]) / float64(to-from)
 	})
 	if len(t.others) == 0 && len(t.named) > 1 {
-		c.Lines = append(c.Lines, total)
+		c.Lines = append([]Line{total}, c.Lines...) // first: single flows are drawn over it
 	}
 	charts = append(charts, c)
 	for i := range charts {
@@ -267,20 +269,21 @@ func (t *timeline) jain() (Chart, bool) {
 	return c, measured && len(t.d.Flows) > 1
 }
 
-// ceShare has gaps where no packets were: no packets, no share.
-func (t *timeline) ceShare() Chart {
+// ceShare has gaps where no packets were: no packets, no share. Without a mark there is no chart.
+func (t *timeline) ceShare() (Chart, bool) {
+	marked := slices.ContainsFunc(t.d.Series.Flows, func(s analysis.FlowSeries) bool { return add(s.CE) > 0 })
 	c := Chart{Title: "CE-marked share", Note: t.note("of data packets"), YLabel: "% of packets"}
 	of := func(s *analysis.FlowSeries, from, to int) (ce, all float64) {
 		return float64(add(s.CE[from:to])), float64(add(s.Packets[from:to]))
 	}
 	if len(t.others) > 0 {
-		return t.together(c, t.total(of, func(ce, all, _ float64) float64 { return 100 * ce / all }))
+		return t.together(c, t.total(of, func(ce, all, _ float64) float64 { return 100 * ce / all })), marked
 	}
 	t.perFlow(&c, false, func(s *analysis.FlowSeries, from, to int) float64 {
 		ce, all := of(s, from, to)
 		return 100 * ce / all
 	})
-	return c
+	return c, marked
 }
 
 // counts is a chart of events per second; there is none if none happened or none could be seen.

@@ -20,7 +20,7 @@ type Page struct {
 
 	Document *analysis.Document
 	Phases   *analysis.Table  // nil: made from Document
-	Checks   []analysis.Check // nil: those of Document
+	Checks   []analysis.Check // what a run expected; those of Document have a section of their own
 	Tables   []analysis.Table // further tables, before those of Document
 	Charts   []Chart          // further plots over time, after those made from Document
 
@@ -60,6 +60,9 @@ var (
 	pageScript string
 )
 
+// tallTable is how many rows a table may have before it scrolls by itself.
+const tallTable = 24
+
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"css":        func() template.CSS { return template.CSS(pageStyle) },
 	"js":         func() template.JS { return template.JS(pageScript) },
@@ -67,6 +70,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"verdict":    verdictText,
 	"sortable":   sortable,
 	"cell":       cellAttributes,
+	"tall":       func(rows [][]string) bool { return len(rows) > tallTable },
 }).Parse(pageSource))
 
 // Render writes the page as HTML.
@@ -76,15 +80,23 @@ func Render(w io.Writer, p Page) error {
 	}
 	d := p.Document
 	v := view{Page: p, Quality: d.Quality, Tiles: tiles(d), NotMeasured: notMeasured(d)}
-	checks := p.Checks
-	if checks == nil {
-		checks = d.Checks
+	for _, s := range []struct {
+		title  string
+		checks []analysis.Check
+	}{{"Expectations", p.Checks}, {"Checks", d.Checks}} {
+		section := checkSection{Title: s.title}
+		for _, c := range s.checks {
+			section.Checks = append(section.Checks, checkView{c, findings(d, c)})
+		}
+		if len(section.Checks) > 0 {
+			v.Checks = append(v.Checks, section)
+		}
 	}
-	for _, c := range checks {
-		v.Checks = append(v.Checks, checkView{c, findings(d, c)})
+	v.Badges = append(badges("expectation", p.Checks), badges("check", d.Checks)...)
+	if q, ok := qualityBadge(d); ok {
+		v.Badges = append([]Verdict{q}, v.Badges...)
 	}
-	v.Badges = badges(d, checks)
-	v.Alarm = alarm(d, checks)
+	v.Alarm = alarm(d, p.Checks)
 	if p.Phases != nil {
 		v.Lead = append(v.Lead, *p.Phases)
 	} else if len(d.Aggregate.PerPhase) > 0 {
@@ -125,7 +137,7 @@ type view struct {
 	Badges      []Verdict
 	Alarm       *alarmView
 	Tiles       []tile
-	Checks      []checkView
+	Checks      []checkSection // hides Page.Checks
 	Quality     analysis.Quality
 	Lead        []analysis.Table
 	Facts       []analysis.Table
@@ -133,6 +145,11 @@ type view struct {
 	OverTime    []figure
 	Spread      []figure
 	NotMeasured []string
+}
+
+type checkSection struct {
+	Title  string
+	Checks []checkView
 }
 
 type checkView struct {

@@ -12,7 +12,7 @@ import (
 
 func page() Page {
 	return Page{Title: "incast-3to1 <on> virtual-4", Subtitle: "virtual lab, 25 Gbit/s at time scale 50", Verdict: Verdict{"2 of 3 checks hold", Bad},
-		Warnings: []string{"timers were up to 3.1 ms late"}, Document: incast(),
+		Warnings: []string{"timers were up to 3.1 ms late"}, Document: incast(), Checks: []analysis.Check{{Name: "fair", Verdict: analysis.Pass, Rows: []analysis.CheckRow{{Detail: "jain() = 0.99"}}}},
 		Provenance: []KV{{"pcmlab", "v0.1.0 (0123abc)"}, {"kernel", "Linux 6.12"}}, Links: []Link{{"analysis.json", "analysis.json"}, {"captures", "captures/"}}}
 }
 
@@ -38,7 +38,7 @@ func TestRender_isDeterministicAndSelfContained(t *testing.T) {
 		t.Errorf("page of %d bytes, expected at most 400 kB", len(one))
 	}
 	for _, want := range []string{"Throughput", "Jain&#39;s fairness index", "CE-marked share", "CNPs", "Retransmissions", "PFC and PAUSE", "Round-trip time", "Message completion time", "Time between CNPs of a flow",
-		"three", "h2 192.0.2.12", "prefers-color-scheme:dark", "timers were up to 3.1 ms late", "v0.1.0", "1 check failed", "captures complete", "What was not measured", "at 1.000000 s: 3 packets", "and 2 more"} {
+		"three", "h2 192.0.2.12", "prefers-color-scheme:dark", "timers were up to 3.1 ms late", "v0.1.0", "1 check failed", "1 expectation passed", "<h2>Expectations</h2>", "<h2>Checks</h2>", "captures complete", "What was not measured", "at 1.000000 s: 3 packets", "and 2 more"} {
 		if !strings.Contains(one, want) {
 			t.Errorf("the page does not contain %q", want)
 		}

@@ -8,15 +8,19 @@ import (
 	"github.com/pcmlab/pcmlab/analysis"
 )
 
-// badges are the verdict on the captures and the count of checks: always there, in words.
-func badges(d *analysis.Document, checks []analysis.Check) (out []Verdict) {
+// qualityBadge is the verdict on the captures, in words; a run that was broken off has none.
+func qualityBadge(d *analysis.Document) (v Verdict, ok bool) {
 	switch d.Quality.Verdict {
 	case analysis.Complete:
-		out = append(out, Verdict{"captures complete", Good})
+		return Verdict{"captures complete", Good}, true
 	case "":
-	default:
-		out = append(out, Verdict{"captures " + d.Quality.Verdict, Bad})
+		return v, false
 	}
+	return Verdict{"captures " + d.Quality.Verdict, Bad}, true
+}
+
+// badges count checks by their verdicts.
+func badges(what string, checks []analysis.Check) (out []Verdict) {
 	count := map[string]int{}
 	for _, c := range checks {
 		count[c.Verdict]++
@@ -26,7 +30,7 @@ func badges(d *analysis.Document, checks []analysis.Check) (out []Verdict) {
 		state         State
 	}{{analysis.Fail, "failed", Bad}, {analysis.Pass, "passed", Good}, {analysis.Skip, "skipped", Unsure}} {
 		if n := count[b.verdict]; n > 0 {
-			out = append(out, Verdict{plural(n, "check") + " " + b.text, b.state})
+			out = append(out, Verdict{plural(n, what) + " " + b.text, b.state})
 		}
 	}
 	return out
@@ -45,7 +49,7 @@ type alarmView struct {
 }
 
 // alarm is what makes the numbers doubtful or the outcome bad, said before all else; nil if there is nothing.
-func alarm(d *analysis.Document, checks []analysis.Check) *alarmView {
+func alarm(d *analysis.Document, expectations []analysis.Check) *alarmView {
 	var a alarmView
 	var titles []string
 	if v := d.Quality.Verdict; v != analysis.Complete && v != "" {
@@ -63,19 +67,24 @@ func alarm(d *analysis.Document, checks []analysis.Check) *alarmView {
 			}
 		}
 	}
-	failed := 0
-	for _, c := range checks {
-		if c.Verdict == analysis.Fail {
-			failed++
-			line := c.Name
-			if c.Reason != "" {
-				line += ": " + c.Reason
+	for _, list := range []struct {
+		what   string
+		checks []analysis.Check
+	}{{"expectation", expectations}, {"check", d.Checks}} {
+		failed := 0
+		for _, c := range list.checks {
+			if c.Verdict == analysis.Fail {
+				failed++
+				line := c.Name
+				if c.Reason != "" {
+					line += ": " + c.Reason
+				}
+				a.Lines = append(a.Lines, line)
 			}
-			a.Lines = append(a.Lines, line)
 		}
-	}
-	if failed > 0 {
-		titles = append(titles, plural(failed, "check")+" failed")
+		if failed > 0 {
+			titles = append(titles, plural(failed, list.what)+" failed")
+		}
 	}
 	if len(titles) == 0 {
 		return nil
