@@ -141,7 +141,7 @@ func TestRun_allocatesNothingPerPacket(t *testing.T) {
 		}
 		s.account(&p)
 		r.order.add(0, &p, recycle)
-		r.order.queues[0].safe = maxTime // nothing waits, since p is used again
+		r.order.end(0) // nothing waits, since p is used again
 		r.order.emit(recycle)
 	}
 	packets := s.file.Packets

@@ -106,3 +106,11 @@ func (d *dedup) grow() {
 		}
 	}
 }
+
+// lostCopies is how many packets were forgotten while a copy of them could have come.
+func (x *order) lostCopies() int64 {
+	if x.dedup == nil {
+		return 0
+	}
+	return x.dedup.lost
+}

@@ -121,10 +121,9 @@ type sender struct {
 
 // flowTimes are the distributions of a flow.
 type flowTimes struct {
-	rtt                       *histogram
-	write, send, read, atomic *histogram // messages until they were acknowledged
-	toLast                    *histogram // messages until their last packet, where no acknowledgements are seen
-	cnpDelay, bursts          *histogram
+	rtt, cnpDelay, bursts *histogram
+	acked                 [msgKinds]*histogram // messages until they were acknowledged or, for READs, answered
+	last                  [msgKinds]*histogram // messages until their last packet, where no acknowledgements are seen
 }
 
 func (t *sender) hist() *flowTimes {
@@ -134,18 +133,26 @@ func (t *sender) hist() *flowTimes {
 	return t.times
 }
 
-// toAck are the completed messages of all operations; nil without any.
-func (t *flowTimes) toAck() (all *histogram) {
-	for _, h := range []*histogram{t.write, t.send, t.read, t.atomic} {
+// messages are the times of messages by kind, and until what they are.
+func (t *flowTimes) messages() (byKind *[msgKinds]*histogram, until string) {
+	if t.acked == ([msgKinds]*histogram{}) {
+		return &t.last, "last_packet"
+	}
+	return &t.acked, "ack"
+}
+
+// sum is all of them together; nil without any.
+func sum(parts []*histogram) (all *histogram) {
+	for _, h := range parts {
 		switch {
 		case h == nil:
 		case all == nil:
 			all = h
 		default:
-			sum := new(histogram)
-			sum.merge(all)
-			sum.merge(h)
-			all = sum
+			both := new(histogram)
+			both.merge(all)
+			both.merge(h)
+			all = both
 		}
 	}
 	return all

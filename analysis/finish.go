@@ -32,7 +32,7 @@ func (r *run) document(up *tapCounter) *Document {
 	doc.Aggregate.Convergence = fair.convergence(shares)
 	doc.Directions = r.rawDirections()
 	doc.Congestion = r.congestion()
-	doc.PFC = r.order.pauses.finish(r.order.lastNS)
+	doc.PFC = r.order.pauses.finish(r.endNS())
 	doc.Connections = r.connections()
 	doc.Distributions = r.distributions(flows)
 	if up != nil {
@@ -41,6 +41,16 @@ func (r *run) document(up *tapCounter) *Document {
 	r.quality(doc)
 	doc.Checks = checks(doc, &r.o)
 	return doc
+}
+
+// endNS is the time of the last packet of the judged captures, whatever it was.
+func (r *run) endNS() (end int64) {
+	for _, s := range r.sources {
+		if s.in.Role == Judged && s.file.LastNS != nil {
+			end = max(end, *s.file.LastNS)
+		}
+	}
+	return end
 }
 
 // settle brings all lanes to the same bins.
@@ -78,7 +88,7 @@ func (d *direction) finish() {
 		return
 	}
 	t.req.close(t.ackedTo)
-	if t.times == nil || t.times.write == nil && t.times.send == nil && t.times.atomic == nil {
+	if h := t.times; h == nil || h.acked == ([msgKinds]*histogram{}) {
 		for t.messages.len() > 0 {
 			t.outlast()
 		}

@@ -71,6 +71,9 @@ func (r *run) flow(d *direction) Flow {
 			f.RequestID = ptr(r.id(p))
 		}
 		f.CNPGapNS = a.gaps.latency(1)
+		if f.Reaction == nil && a.cnps > 0 { // they all came before the pair was known
+			f.Reaction = newReaction(0, int64(reactionWindow*s)).finish()
+		}
 	}
 	f.State, f.Notes = d.judge()
 	return f
@@ -95,18 +98,16 @@ func (r *run) times(f *Flow, d *direction) {
 	}
 	f.RTTNS, f.HWRTTNS = h.rtt.latency(1), h.rtt.latency(s)
 	f.CNPDelayNS = h.cnpDelay.latency(1)
-	all, until := h.toAck(), "ack"
-	if all == nil {
-		all, until = h.toLast, "last_packet"
-	}
+	byKind, until := h.messages()
+	all := sum(byKind[:])
 	f.MessageNS, f.HWMessageNS = all.messages(until, 1), all.messages(until, s)
-	of := func(h *histogram) *Messages {
-		if h == nil {
+	of := func(kind msgKind) *Messages {
+		if byKind[kind] == nil {
 			return nil
 		}
-		return ptr(h.messages("ack", 1))
+		return ptr(byKind[kind].messages(until, 1))
 	}
-	f.CompletionNS = Completions{Write: of(h.write), Send: of(h.send), Read: of(h.read), Atomic: of(h.atomic)}
+	f.CompletionNS = Completions{Write: of(msgWrite), Send: of(msgSend), Read: of(msgRead), Atomic: of(msgAtomic)}
 	if b := h.bursts; b != nil {
 		f.Bursts.Count = b.n
 		f.Bursts.P50, f.Bursts.P99, f.Bursts.Max = ptr(b.quantile(0.5)), ptr(b.quantile(0.99)), ptr(b.max)

@@ -162,7 +162,10 @@ func unpair(d *direction) {
 	// Samples that were taken for the wrong pair are worth nothing.
 	if p.tx != nil && p.tx.times != nil {
 		h := p.tx.times
-		h.rtt, h.write, h.send, h.atomic = nil, nil, nil, nil
+		h.rtt = nil
+		for _, kind := range []msgKind{msgWrite, msgSend, msgAtomic} {
+			h.acked[kind] = nil
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	msgSend
 	msgRead
 	msgAtomic
+	msgKinds
 )
 
 func kindOf(op roce.Opcode) msgKind {
@@ -147,16 +148,19 @@ func (l *lane) ends(d *direction, ext, ts int64) {
 		switch m := q.at(i - 1); {
 		case m.op == msgRead || m.headless && m.first == ext:
 			return
+		case m.length >= 0 && ext == m.last():
+			if m.lastNS < m.atNS { // seen before its beginning, and now again
+				m.lastNS = ts
+			}
+			return
 		case m.headless || m.length >= 0 && ext > m.last(): // another one's, whose beginning is missing
 		case m.length < 0:
 			m.end(ext, ts)
 			return
-		case ext < m.last():
+		default: // it took the end of another one
 			later, at := m.last(), m.lastNS
 			m.end(ext, ts)
 			ext, ts = later, at
-		default:
-			return
 		}
 	}
 	if ext > d.tx.ackedTo && q.len() < d.waitLimit() {
@@ -169,7 +173,7 @@ func (l *lane) ends(d *direction, ext, ts int64) {
 // outlast drops the oldest message that no acknowledgement completed and takes its time to its last packet.
 func (t *sender) outlast() {
 	if m := t.messages.at(0); m.op != msgRead && !m.headless && m.length >= 0 && m.lastNS >= m.atNS {
-		add(&t.hist().toLast, m.lastNS-m.atNS)
+		add(&t.hist().last[m.op], m.lastNS-m.atNS)
 	}
 	t.messages.pop()
 }
@@ -201,26 +205,11 @@ func (l *lane) ackTo(t *sender, ext, ts int64, positive bool) {
 			break // its end was not seen, and may lie beyond what is acknowledged
 		}
 		if m.op != msgRead && m.length >= 0 && !m.headless {
-			t.completed(m.op, ts-m.atNS)
+			add(&t.hist().acked[m.op], ts-m.atNS)
 		}
 		t.messages.pop()
 	}
 	t.messages.release(&l.messages)
-}
-
-// completed takes the time of a message until its answer.
-func (t *sender) completed(op msgKind, ns int64) {
-	h := t.hist()
-	switch op {
-	case msgWrite:
-		add(&h.write, ns)
-	case msgSend:
-		add(&h.send, ns)
-	case msgRead:
-		add(&h.read, ns)
-	case msgAtomic:
-		add(&h.atomic, ns)
-	}
 }
 
 // readDone takes the last READ response, at ext, seen on r for the request that t sent.
@@ -232,7 +221,7 @@ func (l *lane) readDone(t, r *sender, ext, ts int64) {
 		}
 		last := t.messages.len() == 1 || t.messages.at(1).first > ext
 		if last && m.op == msgRead {
-			r.completed(msgRead, ts-m.atNS)
+			add(&r.hist().acked[msgRead], ts-m.atNS)
 		}
 		t.messages.pop()
 		if last {

@@ -12,16 +12,15 @@ import (
 // order, one goroutine at a time: copies are removed, what must see all flows together looks on, and each record goes
 // to the lane of its pair of hosts.
 type order struct {
-	o       *Options
-	window  int64 // records that are late by less are sorted; negative: file order
-	queues  []queue
-	intern  *interner
-	sides   *sideStore
-	lanes   []*lane
-	full    func(*lane) // takes a lane's full chunk and gives it an empty one
-	dedup   *dedup
-	next    int32 // lane of the next new pair
-	emitted int64 // highest time handed out
+	o      *Options
+	window int64 // records that are late by less are sorted; negative: file order
+	queues []queue
+	intern *interner
+	sides  *sideStore
+	lanes  []*lane
+	full   func(*lane) // takes a lane's full chunk and gives it an empty one
+	dedup  *dedup
+	next   int32 // lane of the next new pair
 
 	pauses   *pauses
 	scopes   *cnpScopes
@@ -37,11 +36,11 @@ type order struct {
 	opcodes                    [256]int64
 }
 
-// queue holds what is parsed of one source and not handed out: runs that are sorted and follow each other.
+// queue holds what is parsed of one source and not handed out: stretches that are sorted and follow each other.
 type queue struct {
-	runs []stretch
-	high int64 // highest time seen
-	safe int64 // nothing older will come, but what is later than the window
+	runs  []stretch
+	high  int64 // highest time seen
+	ended bool
 }
 
 type stretch struct {
@@ -56,13 +55,13 @@ type chunk struct {
 }
 
 // maxHeld bounds the records that wait for late ones.
-const maxHeld = 1 << 16
+const maxHeld = 1 << 18
 
 func newOrder(o *Options, sources int, intern *interner, sides *sideStore, lanes []*lane) *order {
 	x := &order{o: o, window: int64(o.ReorderWindow), queues: make([]queue, sources), intern: intern, sides: sides, lanes: lanes,
-		pauses: newPauses(o.LinkRateBps), scopes: newCNPScopes(), arrivals: newArrivals(o), emitted: math.MinInt64}
+		pauses: newPauses(o.LinkRateBps), scopes: newCNPScopes(), arrivals: newArrivals(o)}
 	for i := range x.queues {
-		x.queues[i].high, x.queues[i].safe = math.MinInt64, math.MinInt64
+		x.queues[i].high = math.MinInt64
 	}
 	if o.DedupWindow > 0 {
 		x.dedup = newDedup(int64(o.DedupWindow))
@@ -71,46 +70,50 @@ func newOrder(o *Options, sources int, intern *interner, sides *sideStore, lanes
 }
 
 // add takes the next batch of source i. The batch belongs to the queue until its records are handed out.
+//
+// A record that is late by no more than the window is put where it belongs. One that is later goes to the front of what is
+// not handed out for certain, which is the same place whatever the batches are.
 func (x *order) add(i int, p *parsed, recycle func(*parsed)) {
 	x.packets += p.packets
 	x.truncated += p.truncated
 	q := &x.queues[i]
 	recs := p.records
 	if len(recs) == 0 {
-		if p.timed {
-			q.advance(p.highNS, x.window)
-		}
 		recycle(p)
 		return
 	}
-	if x.window >= 0 {
-		if !p.sorted {
-			slices.SortStableFunc(recs, byTime)
-		}
-		if n := len(q.runs); n > 0 && recs[0].ts < q.runs[n-1].last() {
-			q.merge(recs, recycle)
-			recycle(p)
-			q.advance(p.highNS, x.window)
-			return
+	if p.sorted && recs[0].ts >= q.high {
+		q.high = recs[len(recs)-1].ts
+		q.runs = append(q.runs, stretch{recs, p})
+		return
+	}
+	window := max(x.window, 0)
+	for j := range recs {
+		r := &recs[j]
+		if q.high = max(q.high, r.ts); r.ts < q.high-window {
+			r.key = q.high - window
+			x.late++
 		}
 	}
+	if window > 0 {
+		slices.SortStableFunc(recs, byKey)
+	}
+	if n := len(q.runs); n > 0 && recs[0].key < q.runs[n-1].last() {
+		q.merge(recs, recycle)
+		recycle(p)
+		return
+	}
 	q.runs = append(q.runs, stretch{recs, p})
-	q.advance(p.highNS, x.window)
 }
 
-func byTime(a, b record) int { return cmp.Compare(a.ts, b.ts) }
+func byKey(a, b record) int { return cmp.Compare(a.key, b.key) }
 
-func (r *stretch) last() int64 { return r.recs[len(r.recs)-1].ts }
+func (r *stretch) last() int64 { return r.recs[len(r.recs)-1].key }
 
-func (q *queue) advance(high, window int64) {
-	q.high = max(q.high, high)
-	q.safe = max(q.safe, q.high-max(window, 0))
-}
-
-// merge sorts recs into the runs that they overlap.
+// merge sorts recs into the stretches that they overlap.
 func (q *queue) merge(recs []record, recycle func(*parsed)) {
 	n := len(q.runs)
-	for n > 0 && q.runs[n-1].last() > recs[0].ts {
+	for n > 0 && q.runs[n-1].last() > recs[0].key {
 		n--
 	}
 	var all []record
@@ -121,55 +124,82 @@ func (q *queue) merge(recs []record, recycle func(*parsed)) {
 		}
 	}
 	all = append(all, recs...)
-	slices.SortStableFunc(all, byTime)
+	slices.SortStableFunc(all, byKey)
 	q.runs = append(q.runs[:n], stretch{recs: all})
 }
 
 // end says that source i has no more batches.
-func (x *order) end(i int) { x.queues[i].safe = math.MaxInt64 }
+func (x *order) end(i int) { x.queues[i].ended = true }
 
-// emit hands out all records that nothing older can precede.
+// safe is the key below which no record of the queue will come.
+func (q *queue) safe(window int64) int64 {
+	switch {
+	case q.ended:
+		return math.MaxInt64
+	case q.high == math.MinInt64:
+		return math.MinInt64
+	}
+	return q.high - max(window, 0)
+}
+
+// emit hands out all records that nothing older can precede. Of records with one key those of the first source go first.
 func (x *order) emit(recycle func(*parsed)) {
 	limit := int64(math.MaxInt64)
 	held := 0
 	for i := range x.queues {
-		limit = min(limit, x.queues[i].safe)
+		limit = min(limit, x.queues[i].safe(x.window))
 		for _, r := range x.queues[i].runs {
 			held += len(r.recs)
 		}
 	}
 	for {
-		first, second := -1, int64(math.MaxInt64)
-		head := int64(math.MaxInt64)
+		first, second := -1, -1
 		for i := range x.queues {
-			q := &x.queues[i]
-			if len(q.runs) == 0 {
-				continue
-			}
-			switch t := q.runs[0].recs[0].ts; {
-			case first < 0 || t < head:
-				first, second, head = i, head, t
-			default:
-				second = min(second, t)
+			switch k := x.queues[i].head(); {
+			case k == math.MaxInt64:
+			case first < 0 || k < x.queues[first].head():
+				first, second = i, first
+			case second < 0 || k < x.queues[second].head():
+				second = i
 			}
 		}
-		if first < 0 || head > limit && held <= maxHeld {
+		if first < 0 || x.queues[first].head() >= limit && held <= maxHeld {
 			return
 		}
-		q := &x.queues[first]
-		r := &q.runs[0]
-		n := 0
-		for to := min(limit, second); n < len(r.recs) && (r.recs[n].ts <= to || n == 0); n++ {
-			x.hand(&r.recs[n])
-		}
-		held -= n
-		if r.recs = r.recs[n:]; len(r.recs) == 0 {
-			if r.from != nil {
-				recycle(r.from)
+		to := limit
+		if second >= 0 {
+			if k := x.queues[second].head(); first < second { // ties are the first's
+				to = min(to, k+1)
+			} else {
+				to = min(to, k)
 			}
-			q.runs = append(q.runs[:0], q.runs[1:]...)
 		}
+		held -= x.queues[first].emit(x, to, recycle)
 	}
+}
+
+// head is the key of the queue's first record.
+func (q *queue) head() int64 {
+	if len(q.runs) == 0 {
+		return math.MaxInt64
+	}
+	return q.runs[0].recs[0].key
+}
+
+// emit hands out the records of the first stretch with keys below to, at least one.
+func (q *queue) emit(x *order, to int64, recycle func(*parsed)) (n int) {
+	r := &q.runs[0]
+	for n < len(r.recs) && (n == 0 || r.recs[n].key < to) {
+		x.hand(&r.recs[n])
+		n++
+	}
+	if r.recs = r.recs[n:]; len(r.recs) == 0 {
+		if r.from != nil {
+			recycle(r.from)
+		}
+		q.runs = append(q.runs[:0], q.runs[1:]...)
+	}
+	return n
 }
 
 // hand passes one record on.
@@ -184,11 +214,6 @@ func (x *order) hand(r *record) {
 	if x.dedup != nil && x.dedup.copyOf(r, &pair.way[r.pair&1]) {
 		x.removed++
 		return
-	}
-	if r.ts < x.emitted {
-		x.late++
-	} else {
-		x.emitted = r.ts
 	}
 	if !x.started {
 		x.started = true

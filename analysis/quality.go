@@ -51,8 +51,18 @@ func (r *run) quality(doc *Document) {
 	if silent > 0 {
 		note("drops of the capture are unknown: %d of its files hold no statistics (pcapng from pcmlab capture does); packets it lost would count as lost before the tap", silent)
 	}
-	if q.OutOfOrder > 0 {
+	switch late := r.order.late; {
+	case q.OutOfOrder == 0:
+	case r.o.ReorderWindow < 0:
 		note("%d records are older than the one before them; they were taken in file order", q.OutOfOrder)
+	case late > 0:
+		note("%d records are older than the one before them; %d of these came later than the window of %v and could not be put where they belong (--reorder-window)",
+			q.OutOfOrder, late, r.o.ReorderWindow)
+	default:
+		note("%d records are older than the one before them; they were sorted by time", q.OutOfOrder)
+	}
+	if lost := r.order.lostCopies(); lost > 0 {
+		note("more packets came within %v than can be remembered (%d were forgotten): copies that mirrors made may have been counted", r.o.DedupWindow, lost)
 	}
 	if q.OffloadMerged > 0 {
 		note("%d packets carry more than 4096 bytes: the host merged them before the capture (switch GRO/LRO off, or capture at the switch)", q.OffloadMerged)

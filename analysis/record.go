@@ -10,6 +10,7 @@ import (
 // lanes and counted without the capture's bytes.
 type record struct {
 	ts       int64
+	key      int64  // by which it is sorted: ts, but for records that are late beyond the window
 	id       uint64 // hash of the fields that a mirror does not change
 	pair     pairID // of the addresses, with the direction
 	dstQP    uint32 // opcode in the top byte
@@ -73,7 +74,7 @@ func (r *record) mac() uint64 { return uint64(r.aeth)<<32 | uint64(r.word) }
 // encode fills r from a decoded RoCE packet. pair is the id of its addresses, iface tells interfaces of all files apart.
 func (r *record) encode(ts int64, f *roce.Frame, pair pairID, iface int) {
 	b := &f.BTH
-	r.ts = ts
+	r.ts, r.key = ts, ts
 	r.pair = pair
 	r.dstQP = b.DestQP | uint32(b.Opcode)<<24
 	psn := b.PSN

@@ -127,10 +127,9 @@ func (r *run) distributions(flows []*direction) Distributions {
 	for _, d := range flows {
 		if h := d.tx.times; h != nil {
 			rtt.merge(h.rtt)
-			if all := h.toAck(); all != nil {
-				message.merge(all)
-			} else {
-				message.merge(h.toLast)
+			byKind, _ := h.messages()
+			for _, k := range byKind {
+				message.merge(k)
 			}
 		}
 		if d.peer != nil {

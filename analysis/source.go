@@ -135,7 +135,7 @@ func (x *parser) parse(s *source, base int64, p *parsed) error {
 			p.truncated++
 		case roce.KindPFC, roce.KindPause:
 			r := p.add(k.TimeNS)
-			*r = record{ts: k.TimeNS, recFlags: recPause, word: x.sides.put(side{kind: f.Kind, pause: f.Pause})}
+			*r = record{ts: k.TimeNS, key: k.TimeNS, recFlags: recPause, word: x.sides.put(side{kind: f.Kind, pause: f.Pause})}
 		}
 	}
 	return nil
