@@ -104,7 +104,7 @@ func (t *timeline) at(bin float64) float64 {
 func (t *timeline) note(what string) string {
 	note := what + ", per " + time.Duration(t.d.Series.BinNS).String()
 	if t.group > 1 {
-		note += fmt.Sprintf("; each point is the mean of %d bins", t.group)
+		note += fmt.Sprintf("; each point is the mean of %d bins (of more on a narrow page)", t.group)
 	}
 	return note
 }
