@@ -245,7 +245,7 @@ func (h *genHalf) arrive(i int, ce bool) {
 		h.refuse()
 	case i > h.expected:
 		h.refuse()
-	case p.op == 12 && h.g.p.readLoss:
+	case p.op == 12:
 		h.respond(i)
 	case (p.ackReq || h.g.p.selective) && p.op != 12: // who repeats one packet waits for an answer to it
 		h.ack(h.expected-1, p.op)
@@ -370,6 +370,13 @@ func (h *genHalf) respond(i int) {
 
 // responded is the requester: a gap in the responses makes it read again.
 func (h *genHalf) responded(i, k int) {
+	before := h.base
+	for before < i && h.packets[before].op != 12 {
+		before++
+	}
+	if before == i { // a response acknowledges what was sent before its request
+		h.acked(i - 1)
+	}
 	switch {
 	case i < h.base:
 	case i == h.base && k == h.readNext:

@@ -102,6 +102,8 @@ func TestRun_recovery(t *testing.T) {
 			[]RecoveryEvent{{Trigger: "rnr", NAKPSN: ptr(uint32(46)), DelayNS: ptr(int64(100_000)), FromPSN: 46, HighPSN: 50, Packets: 5}}},
 		{"selective", "one packet alone comes again", begin().to(41, 50).answer(44, scriptNAK).to(51, 55).send(44).to(56, 70).answer(70, scriptACK),
 			counts{retransmitted: 1, duplicates: 1, selective: 1}, nil},
+		{"selective_at_end", "and nothing after it", begin().to(41, 50).answer(48, scriptNAK).wait(9000).send(48).answer(50, scriptACK),
+			counts{retransmitted: 1, duplicates: 1, selective: 1}, nil},
 		{"selective_before_tap", "what fills the hole has a newer identification than what went before",
 			begin().to(41, 43).to(45, 50).answer(44, scriptNAK).to(51, 55).send(44).to(56, 70).answer(70, scriptACK), counts{retransmitted: 1, lost: 1, selective: 1}, nil},
 		{"late", "what fills the hole was sent before", begin().to(41, 43).to(45, 47).late(44).to(48, 70).answer(70, scriptACK), counts{late: 1}, nil},

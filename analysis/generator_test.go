@@ -50,7 +50,7 @@ type genParams struct {
 	readShare, imm, big bool
 	skip                int     // records at the start that the capture missed
 	oneWay              string  // "data", "answers": only packets to, or from, the receiver were captured
-	late                float64 // records written up to 8 ms late
+	late                float64 // records written late, by less than the window in which they are sorted
 	tick                int64   // resolution of the timestamps; 0 is 1 ns
 }
 

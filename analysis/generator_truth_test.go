@@ -12,6 +12,7 @@ type genTruth struct {
 	packets []modelPacket // RoCE, by time, without copies
 	pauses  []modelPause
 	frames  int64 // of any kind, without copies
+	end     int64 // the time of the last frame
 	copies  int64
 	answers map[string]string // from the direction that answers to the one that is answered
 	weak    []string          // directions of which no answer proves whose it is: whether they are joined is left open
@@ -25,6 +26,7 @@ func (g *gen) truth(records []genRecord) *genTruth {
 	t := &genTruth{answers: map[string]string{}}
 	names := g.names(records)
 	for i, r := range markCopies(records) {
+		t.end = r.t
 		if r.copy_ {
 			t.copies++
 			continue

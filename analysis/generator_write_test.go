@@ -26,7 +26,7 @@ func (g *gen) file() genFile {
 		for i := range f.records {
 			t := f.records[i].t
 			if r.Float64() < g.p.late {
-				t += r.Int64N(8_000_000)
+				t += r.Int64N(int64(DefaultReorderWindow) * 9 / 10)
 			}
 			at[&f.records[i].frame[0]] = t
 		}

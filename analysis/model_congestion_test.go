@@ -46,6 +46,7 @@ type modelReaction struct {
 	episodes, cut, noCut, recovered, interrupted, unfinished int64
 	before, lowest                                           []int64 // bit/s
 	recover                                                  []int64 // ns
+	seen                                                     int64   // CNPs known to be for the flow
 }
 
 // modelReactions follows each episode window by window, with all windows at hand.
@@ -96,6 +97,7 @@ func modelReactions(list, answers []*modelPacket, origin int64, scale float64, k
 		if !c.isCNP() || c.order < known {
 			continue
 		}
+		r.seen++
 		k := window(c.t)
 		end = max(end, k)
 		follow(k)
@@ -255,7 +257,7 @@ func modelPausePort(fs []modelPause, rate float64, end int64) (m modelPaused) {
 		}
 		until = math.MaxInt64 // no rate: until a frame ends it
 		if rate > 0 {
-			until = f.t + int64(float64(f.quanta)*512e9/rate)
+			until = f.t + int64(math.Round(float64(f.quanta)*512e9/rate))
 		}
 	}
 	closeAt(end)

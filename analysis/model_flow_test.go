@@ -184,31 +184,32 @@ func (f *modelFlow) asksReads() bool {
 	return false
 }
 
-// modelMissed counts numbers that a positive acknowledgement covers, but that the tap never saw, from the first that it saw.
+// modelMissed counts numbers between the first and the last that the tap saw, of which a positive acknowledgement covers what
+// the tap never saw.
 func modelMissed(list, answers []*modelPacket) (n int64) {
 	seen := map[int]bool{}
-	first, any := 0, false
+	first, highest, any := 0, 0, false
 	for _, p := range list {
 		if p.isRequest() {
 			if !any || modelDiff(p.psn, first) < 0 {
-				first, any = p.psn, true
+				first = p.psn
 			}
-			seen[p.psn] = true
+			if !any || modelDiff(p.psn, highest) > 0 {
+				highest = p.psn
+			}
+			seen[p.psn], any = true, true
 		}
 	}
-	highest := first
+	acked := first
 	for _, a := range answers {
-		if any && a.isAck() && a.positive() && modelDiff(a.psn, highest) > 0 {
-			highest = a.psn
+		if any && a.isAck() && a.positive() && modelDiff(a.psn, acked) > 0 {
+			acked = a.psn
 		}
 	}
-	for psn := first; psn != highest; psn = (psn + 1) & 0xffffff {
+	for psn := first; modelDiff(psn, acked) <= 0 && modelDiff(psn, highest) < 0; psn = (psn + 1) & 0xffffff {
 		if !seen[psn] {
 			n++
 		}
-	}
-	if any && !seen[highest] {
-		n++
 	}
 	return n
 }

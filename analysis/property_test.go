@@ -71,7 +71,7 @@ func settle(p *genParams) (times bool) {
 		p.reuse = "" // lives of several QPs would run into each other
 	}
 	if p.lives > 1 && p.reuse == "near" { // it takes that all was acknowledged
-		p.ackLoss, p.tapLoss, p.skip, p.oneWay, p.uc, p.readLoss = 0, 0, 0, "", false, false
+		p.ackLoss, p.tapLoss, p.skip, p.oneWay, p.uc, p.readShare = 0, 0, 0, "", false, false
 	}
 	if p.reuse == "cm" { // it takes the handshake
 		p.tapLoss, p.skip, p.oneWay, p.uc, p.snap = 0, 0, "", false, 0
