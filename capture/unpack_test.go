@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/pcmlab/pcmlab/internal/fixtures"
 )
 
 func gzipped(t testing.TB, b []byte) []byte {
@@ -185,5 +187,35 @@ func TestOpen_zstdWindowIsBounded(t *testing.T) {
 	_, _, err := readBytes(z.Bytes())
 	if err == nil || !strings.Contains(err.Error(), "zstd -d --long=31") {
 		t.Errorf("window of 64 MiB: %v", err)
+	}
+}
+
+// What compression costs a reader, over a real capture of headers.
+func BenchmarkNext_packed(b *testing.B) {
+	plain := must[[]byte](b)(os.ReadFile(filepath.Join(fixtures.Dir(b), "pcap", "incast_ecn_snap128", "incast_ecn_snap128.r1-ingress.pcap")))
+	for _, c := range []struct {
+		name string
+		file []byte
+	}{{"plain", plain}, {"gzip", gzipped(b, plain)}, {"zstd", zstdded(b, plain)}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(plain)))
+			packets := 0
+			for b.Loop() {
+				r, err := NewReader(bytes.NewReader(c.file), "bench")
+				if err != nil {
+					b.Fatal(err)
+				}
+				var p Packet
+				for err = r.Next(&p); err == nil; err = r.Next(&p) {
+					packets++
+				}
+				if err != io.EOF {
+					b.Fatal(err)
+				}
+				r.Close()
+			}
+			b.ReportMetric(float64(packets)/b.Elapsed().Seconds()/1e6, "Mpkts/s")
+			b.ReportMetric(float64(len(plain))/float64(len(c.file)), "ratio")
+		})
 	}
 }
