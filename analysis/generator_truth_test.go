@@ -17,13 +17,16 @@ type genTruth struct {
 	answers map[string]string // from the direction that answers to the one that is answered
 	weak    []string          // directions of which no answer proves whose it is: whether they are joined is left open
 	bad     int64             // packets with a wrong ICRC
+	rivals  bool              // several QPs could be meant by an answer, so that some of them are never joined
+	told    bool              // by handshakes who belongs to whom, before the first packet
 }
 
 // truth reads records, which are in the order in which the analysis sees them but for their time.
 func (g *gen) truth(records []genRecord) *genTruth {
 	records = append([]genRecord(nil), records...)
 	sort.SliceStable(records, func(i, j int) bool { return records[i].t < records[j].t })
-	t := &genTruth{answers: map[string]string{}}
+	t := &genTruth{answers: map[string]string{}, told: g.p.reuse == "cm",
+		rivals: (g.p.samePSN || g.p.nearWrap) && g.p.pairs > g.p.hosts}
 	names := g.names(records)
 	for i, r := range markCopies(records) {
 		t.end = r.t
@@ -60,9 +63,13 @@ func (g *gen) truth(records []genRecord) *genTruth {
 	}
 	for _, h := range g.halves {
 		n, back := names[h.name], names[h.back.name]
+		open := t.rivals && (g.p.skip > 0 || g.p.tapLoss > 0) // what would tell them apart may be missing
 		if proves(by[n], by[back]) {
 			t.answers[n] = back
-		} else if h.uc || len(by[n]) > 0 && len(by[back]) > 0 && !proves(by[back], by[n]) {
+		}
+		if open {
+			t.weak = append(t.weak, n, back)
+		} else if t.answers[n] == "" && (h.uc || len(by[n]) > 0 && len(by[back]) > 0 && !proves(by[back], by[n])) {
 			t.weak = append(t.weak, n, back)
 		}
 	}
