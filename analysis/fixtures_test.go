@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -228,15 +229,16 @@ func TestRun_fixturesAgreeWithModel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			packets, _, _, _ := modelPcap(b)
-			doc, err := Run(t.Context(), []Input{{Path: path}}, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			packets, n, _, _ := modelPcap(b)
+			records, _, _ := modelRecords(b)
+			o := Options{LinkRateBps: 1e9, Bin: time.Millisecond, MaxCells: 1 << 24}
+			doc := analyse(t, o, Input{Path: path})
 			if len(packets) == 0 {
 				return
 			}
-			compareFlows(t, doc, modelFlows(packets, doc.Series.BinNS, nil), true)
+			want := modelFlows(packets, doc.Series.BinNS, nil)
+			compareFlows(t, doc, want, true)
+			compareMeasures(t, doc, o, &genTruth{packets: packets, frames: int64(n), end: records[n-1].t}, want, true)
 		})
 	}
 }
