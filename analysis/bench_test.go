@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 
@@ -153,33 +152,5 @@ func TestRun_allocatesNothingPerPacket(t *testing.T) {
 	t.Logf("%.0f allocations for %d packets", allocs, s.file.Packets-packets)
 	if allocs > 2*64 { // queues of single flows that had never been so long
 		t.Errorf("%.0f allocations for %d packets of 64 flows, want none but for a queue of a flow that grows", allocs, s.file.Packets-packets)
-	}
-}
-
-// heldBy is the heap that an analysis holds after its last packet.
-func heldBy(tb testing.TB, o Options, data []byte) int64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	r := runOf(tb, o, data)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(r)
-	runtime.KeepAlive(data)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
-}
-
-// TestRun_memoryIsBounded: ten times the packets of the same flows hold the same memory.
-func TestRun_memoryIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs half a second")
-	}
-	held := func(packets int) int64 {
-		return heldBy(t, Options{MaxCells: 1 << 14, Workers: 1}, benchCapture(t, packets, 200))
-	}
-	short, long := held(100_000), held(600_000)
-	t.Logf("held: %d KiB after 100 k packets, %d KiB after 600 k", short>>10, long>>10)
-	if long > short+short/2+1<<20 {
-		t.Errorf("memory grew from %d to %d bytes with the length of the capture", short, long)
 	}
 }
