@@ -61,7 +61,8 @@ func (c *restartCheck) flow(i int, r *Recovery) {
 		left := c.start(i, e)
 		c.whole(i, e, left, r, k)
 	}
-	if r.Selective > 0 {
+	// A restart of which all but one packet was lost again before the tap looks like a packet sent alone, too.
+	if r.Selective > r.Restarts {
 		c.add(c.doc, i, alone, "%d packets were sent again alone, without those after them: this sender repeats selectively", r.Selective)
 	}
 }

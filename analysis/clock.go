@@ -50,8 +50,8 @@ func (t tallies) get(index int32) *tally {
 	return &t[i]
 }
 
-// halve merges pairs of bins.
-func (t *tallies) halve() {
+// halve merges pairs of bins and returns how many lie between the first and the last, but one.
+func (t *tallies) halve() (cells int) {
 	s := *t
 	n := 0
 	for i := range s {
@@ -65,6 +65,10 @@ func (t *tallies) halve() {
 		n++
 	}
 	*t = slices.Clip(s[:n:n])
+	if n == 0 {
+		return 0
+	}
+	return int(s[n-1].index - s[0].index)
 }
 
 // clock maps time to numbered windows of one width. It keeps the edges of the current one, so that a packet costs a
@@ -147,8 +151,15 @@ func (c *pieceClock) sum(d *direction, from, to int64) (s segment) {
 	if d == nil {
 		return s
 	}
-	for i := range d.pieces {
-		t := &d.pieces[i]
+	var parts tallies
+	if d.tx != nil && d.tx.pieces != nil {
+		parts = *d.tx.pieces
+	}
+	if d.rx != nil && d.rx.cnps != nil {
+		parts = slices.Concat(parts, d.rx.cnps.pieces)
+	}
+	for i := range parts {
+		t := &parts[i]
 		if c.edges[t.index] >= from && c.edges[t.index+1] <= to {
 			s.unique += t.unique
 			s.wire += t.wire

@@ -12,6 +12,7 @@ type cmTable struct {
 	byID  map[cmID]*handshake
 	all   []*handshake
 	peers map[cmQP]cmPeer
+	named map[*direction]uint32 // the QP that a handshake named as the direction's sender
 }
 
 // cmID names a handshake: who asked whom, and the asker's communication identifier.
@@ -134,7 +135,7 @@ func (t *cmTable) renew(id cmID) *handshake {
 		return nil
 	}
 	if t.byID == nil {
-		t.byID, t.peers = map[cmID]*handshake{}, map[cmQP]cmPeer{}
+		t.byID, t.peers, t.named = map[cmID]*handshake{}, map[cmQP]cmPeer{}, map[*direction]uint32{}
 	}
 	h := &handshake{id: id}
 	t.byID[id] = h
@@ -162,10 +163,10 @@ func (t *cmTable) meet(d *direction) {
 		return
 	}
 	d.flags |= dirByCM
-	d.cmPeerQP = p.qp
+	t.named[d] = p.qp
 	t.peers[cmQP{d.id, d.dstQP}] = cmPeer{p.qp, false}
 	for _, o := range slices.Backward(d.reverse()) {
-		if o != d && o.is(dirByCM) && o.dstQP == p.qp && o.cmPeerQP == d.dstQP && o.peer == nil && !o.is(dirReplaced) {
+		if o != d && o.is(dirByCM) && o.dstQP == p.qp && t.named[o] == d.dstQP && o.peer == nil && !o.is(dirReplaced) {
 			d.peer, o.peer = o, d
 			return
 		}

@@ -14,18 +14,13 @@ type direction struct {
 	tx   *sender  // nil: no request and no READ response yet
 	rx   *answers // nil: no answer yet
 	peer *direction
-	more *counts // nil while there are few packets
+	more *smallCounts // nil while there are few packets
 
-	firstNS, lastNS int64
-	packets         int64
-	bins            tallies // per bin
-	pieces          tallies // per piece of a phase
-
+	packets           int64
 	id                pairID
 	dstQP, srcQP      uint32 // srcQP: of datagrams, plus 1
 	psnFirst, psnLast uint32
 	life              int32 // 1 for the first
-	cmPeerQP          uint32
 	srcPort           uint16
 	flags             dirFlags
 	service           roce.Transport
@@ -53,6 +48,33 @@ type counts struct {
 	ecn     [4]int64
 }
 
+// smallCounts are counts modulo 2^32; what is more is in beyond.
+type smallCounts struct {
+	opcodes [opSlots]uint32
+	ecn     [4]uint32
+	beyond  *counts
+}
+
+func (c *smallCounts) add(slot, ecn uint8) {
+	c.opcodes[slot]++
+	c.ecn[ecn]++
+	if c.opcodes[slot] == 0 || c.ecn[ecn] == 0 {
+		c.wrap(slot, ecn)
+	}
+}
+
+func (c *smallCounts) wrap(slot, ecn uint8) {
+	if c.beyond == nil {
+		c.beyond = new(counts)
+	}
+	if c.opcodes[slot] == 0 {
+		c.beyond.opcodes[slot] += 1 << 32
+	}
+	if c.ecn[ecn] == 0 {
+		c.beyond.ecn[ecn] += 1 << 32
+	}
+}
+
 // count does what is the same for every packet.
 func (d *direction) count(r *record) {
 	slot := opSlotOf[r.op()]
@@ -60,135 +82,134 @@ func (d *direction) count(r *record) {
 		d.few[n] = slot | r.tos<<6
 	} else {
 		if d.more == nil {
-			d.more = d.counted()
+			d.more = new(smallCounts)
+			for _, v := range d.few {
+				d.more.add(v&0x3f, v>>6)
+			}
 		}
-		d.more.opcodes[slot]++
-		d.more.ecn[r.tos&3]++
+		d.more.add(slot, r.tos&3)
 	}
 	if d.flags&dirServiceSeen == 0 && slot != slotCNP {
 		d.flags |= dirServiceSeen
 		d.service, d.srcPort = r.op().Transport(), r.srcPort
 	}
 	d.packets++
-	d.lastNS = max(d.lastNS, r.ts)
 	d.psnLast = r.psn24()
 }
 
 // counted are the counts of the direction.
 func (d *direction) counted() *counts {
-	if d.more != nil {
-		return d.more
-	}
 	c := new(counts)
-	for _, v := range d.few[:d.packets] {
-		c.opcodes[v&0x3f]++
-		c.ecn[v>>6]++
+	m := d.more
+	if m == nil {
+		for _, v := range d.few[:d.packets] {
+			c.opcodes[v&0x3f]++
+			c.ecn[v>>6]++
+		}
+		return c
+	}
+	if m.beyond != nil {
+		*c = *m.beyond
+	}
+	for i, n := range m.opcodes {
+		c.opcodes[i] += int64(n)
+	}
+	for i, n := range m.ecn {
+		c.ecn[i] += int64(n)
 	}
 	return c
 }
 
 // sender is what a direction that carries data needs.
 type sender struct {
-	req  psnTracker
-	data dataCounts
+	req     psnTracker
+	data    dataCounts
+	ackedTo int64 // highest request acknowledged, unwrapped
+	window  rateWindow
+	bins    tallies // per bin
+	samples flowSamples
 
-	ackedTo     int64 // highest request acknowledged, unwrapped
-	outstanding int64 // the most PSNs that were not acknowledged
-	pending     deque[pendingAck]
-	messages    deque[message]
-	times       *flowTimes
-	resp        *psnTracker // READ responses have the requester's numbers
-	ops         Operations
-	window      rateWindow
-	react       *reaction
-	ceAtNS      int64 // first CE mark since the last CNP
-	burst       int64 // bytes of the burst that goes on
+	pending  *deque[pendingAck] // nil: none
+	messages *deque[message]    // nil: none
+	pieces   *tallies           // per piece of a phase
+	resp     *psnTracker        // READ responses have the requester's numbers
+	react    *reaction
 
-	rethBytes, rethLen    int64
-	nonRead               int64 // requests other than READs
-	backward, gaps        int64
-	lastReqPSN            uint32
-	resendsNoAck          int32 // go-back-N restarts since the last progress
-	lastReqOp             roce.Opcode
-	lastHighOp            roce.Opcode // of the highest request
-	respLastOp            roce.Opcode
-	firstOp               roce.Opcode // of the first request
-	requestSeen, readSeen bool
-	ceWaiting             bool
-	note                  string // how the peer was found, if not by acknowledgements
-	ids                   ipIDs
+	ceAtNS       int64 // first CE mark since the last CNP
+	burst        int64 // bytes of the burst that goes on
+	rethBytes    int64
+	outstanding  int32 // the most PSNs that were not acknowledged
+	resendsNoAck int32 // go-back-N restarts since the last progress
+	lastReqOp    roce.Opcode
+	lastHighOp   roce.Opcode // of the highest request
+	respLastOp   roce.Opcode
+	firstOp      roce.Opcode // of the first request
+	flags        txFlags
+	note         joinNote
+	ids          ipIDs
 }
 
-// flowTimes are the distributions of a flow.
-type flowTimes struct {
-	rtt, cnpDelay, bursts *histogram
-	acked                 [msgKinds]*histogram // messages until they were acknowledged or, for READs, answered
-	last                  [msgKinds]*histogram // messages until their last packet, where no acknowledgements are seen
+type txFlags uint8
+
+const (
+	txRequests txFlags = 1 << iota
+	txReads            // READ requests among them
+	txOthers           // others among them
+	txAtomics
+	txMarked // CE marks that no CNP has answered
+)
+
+// dataCounts are over the data packets of a direction: requests other than READ requests, and READ responses.
+type dataCounts struct {
+	packets, payload, wire int64
+	ce, ect                int64
+	firstNS, lastNS        int64
+	tags                   *dataTags // nil: no VLAN, and one DSCP
+	dscp                   uint8     // of the first packet
 }
 
-func (t *sender) hist() *flowTimes {
-	if t.times == nil {
-		t.times = new(flowTimes)
-	}
-	return t.times
-}
-
-// messages are the times of messages by kind, and until what they are.
-func (t *flowTimes) messages() (byKind *[msgKinds]*histogram, until string) {
-	if t.acked == ([msgKinds]*histogram{}) {
-		return &t.last, "last_packet"
-	}
-	return &t.acked, "ack"
-}
-
-// sum is all of them together; nil without any.
-func sum(parts []*histogram) (all *histogram) {
-	for _, h := range parts {
-		switch {
-		case h == nil:
-		case all == nil:
-			all = h
-		default:
-			both := new(histogram)
-			both.merge(all)
-			both.merge(h)
-			all = both
-		}
-	}
-	return all
+// dataTags are the DSCPs and VLANs of a flow that has several or any.
+type dataTags struct {
+	dscp  uint64 // bit per DSCP
+	pcp   uint8  // bit per priority
+	vlans []uint16
 }
 
 // answers is what a direction that answers its peer's data needs.
 type answers struct {
-	candidates []candidate
-	acks, cnps int64
-	firstCNP   int64
-	lastCNP    int64
+	candidates *[]candidate
 	naks       *NAKs
-	gaps       *histogram // between CNPs
+	cnps       *cnpCounts
 	lastAckPSN uint32
-	confidence int32 // acknowledgements that agreed with the peer
 	searches   int32 // for the peer, in vain
+	confidence int16 // acknowledgements that agreed with the peer
 	ackSeen    bool
+	acks       bool // positive ones among them
 	responses  bool // READ responses among them
 }
 
-// dataCounts are over the data packets of a direction: requests other than READ requests, and READ responses.
-type dataCounts struct {
-	packets, payload, unique, wire int64
-	ce, ect                        int64
-	firstNS, lastNS                int64
-	dscp                           uint64 // bit per DSCP
-	pcp                            uint8  // bit per priority
-	tagged                         bool
-	vlan                           uint16   // the first VLAN ID
-	vlans                          []uint16 // the others
+// cnpCounts are about the CNPs of a direction.
+type cnpCounts struct {
+	n      int64
+	lastNS int64
+	gaps   *histogram
+	bins   tallies
+	pieces tallies
 }
 
-func (c *dataCounts) otherVLAN(vid uint16) {
+// mark notes the DSCP and VLAN tag of a packet that are not those of the flow's first.
+func (c *dataCounts) mark(r *record) {
+	if c.tags == nil {
+		c.tags = &dataTags{dscp: 1 << c.dscp}
+	}
+	c.tags.dscp |= 1 << (r.tos >> 2)
+	if !r.has(flagVLAN) {
+		return
+	}
+	c.tags.pcp |= 1 << (r.vlan >> 13)
 	const most = 16
-	if len(c.vlans) < most && !slices.Contains(c.vlans, vid) {
-		c.vlans = append(c.vlans, vid)
+	if vid := r.vlan & 0xfff; len(c.tags.vlans) < most && !slices.Contains(c.tags.vlans, vid) {
+		c.tags.vlans = append(c.tags.vlans, vid)
 	}
 }
 
@@ -284,19 +305,61 @@ func (d *direction) sends() bool { return d.tx != nil && d.tx.req.started }
 
 // answers reports that d carries answers to the other direction's data.
 func (d *direction) answers() bool {
-	return d.rx != nil && (d.rx.acks+d.rx.cnps+d.rx.naks.sum() > 0 || d.rx.responses)
+	return d.rx != nil && (d.rx.acks || d.rx.cnps != nil || d.rx.naks != nil || d.rx.responses)
+}
+
+// answered counts what d says about its peer's data. acks are positive plain acknowledgements.
+func (d *direction) answered() (acks, cnps int64, naks NAKs) {
+	if d.rx == nil {
+		return 0, 0, naks
+	}
+	if d.rx.naks != nil {
+		naks = *d.rx.naks
+	}
+	if d.rx.cnps != nil {
+		cnps = d.rx.cnps.n
+	}
+	return d.counted().opcodes[roce.RCAck] - naks.sum(), cnps, naks
 }
 
 // carriesData reports that d is a flow.
 func (d *direction) carriesData() bool { return d.tx != nil && d.tx.data.packets > 0 }
 
+// unique is the payload of the flow without what this tap saw again.
+func (t *sender) unique() int64 {
+	return t.data.payload - t.req.disorderOf().repeatedBytes - t.resp.disorderOf().repeatedBytes
+}
+
+// operations are the messages whose last packet was seen.
+func (d *direction) operations() (o Operations) {
+	for slot, n := range d.counted().opcodes {
+		switch op := slotOpcode(slot); {
+		case op.IsAtomic() && op.IsRequest():
+			o.Atomic += n
+		case op.IsReadResponse() && op.IsLast():
+			o.Read += n
+		case !op.IsRequest() || !op.IsLast() || op.IsReadRequest():
+		case op.IsWrite():
+			o.Write += n
+		case op.IsSend():
+			o.Send += n
+		}
+	}
+	again := d.tx.req.disorderOf().again
+	o.Write -= again[msgWrite]
+	o.Send -= again[msgSend]
+	o.Atomic -= again[msgAtomic]
+	o.Read -= d.tx.resp.disorderOf().again[msgRead]
+	return o
+}
+
 func (d *direction) ackSeen() bool { return d.rx != nil && d.rx.ackSeen }
 
-func (d *direction) confidence() int32 {
+func (d *direction) confidence() int {
 	if d.rx == nil {
 		return 0
 	}
-	return d.rx.confidence
+	return int(d.rx.confidence)
 }
 
 func (n *NAKs) sum() int64 {

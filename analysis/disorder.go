@@ -6,8 +6,10 @@ import (
 
 // disorder is what a tracker needs from the first gap, step back or NAK on.
 type disorder struct {
-	holes []hole
+	holes  []hole
+	absent int64 // numbers that were never seen, from the first to the highest
 
+	pos        int64 // the last packet
 	resume     int64 // where the run broke in: one after the packet before it
 	outer      bool  // the run that this one interrupts is a resend
 	stepped    bool  // the undecided run went on by one
@@ -22,6 +24,9 @@ type disorder struct {
 	duplicates                        int64 // packets whose number was seen before
 	retransmitted, retransmittedBytes int64
 	selective                         int64
+	repeatedBytes                     int64
+	again                             [msgKinds]int64 // last packets of messages among the duplicates
+	backward, gaps                    int64           // steps from one request to the next
 	outOfOrder                        int64
 	lost                              int64 // without the holes that are still open
 	missed                            int64 // acknowledged, never seen
@@ -62,6 +67,7 @@ func (x *disorder) open(h hole, acked int64) {
 		x.holes = slices.Delete(x.holes, 0, 1)
 	}
 	x.holes = append(x.holes, h)
+	x.absent += h.to - h.from
 }
 
 // miss counts a hole that stayed open.
@@ -80,6 +86,7 @@ func (x *disorder) fill(t *psnTracker, ext int64) (filled bool, openedNS int64) 
 		if ext+1 < t.first {
 			x.holes = slices.Insert(x.holes, 0, hole{from: ext + 1, to: t.first, atNS: -1})
 		}
+		x.absent += t.first - ext - 1
 		t.first = ext
 		return true, -1
 	}
@@ -100,6 +107,7 @@ func (x *disorder) fill(t *psnTracker, ext int64) (filled bool, openedNS int64) 
 		return false, 0
 	}
 	openedNS = x.holes[i].atNS
+	x.absent--
 	switch h := &x.holes[i]; {
 	case h.from+1 == h.to:
 		x.holes = slices.Delete(x.holes, i, i+1)

@@ -88,7 +88,7 @@ func (d *direction) finish() {
 		return
 	}
 	t.req.close(t.ackedTo)
-	if h := t.times; h == nil || h.acked == ([msgKinds]*histogram{}) {
+	if _, until := t.samples.messages(); until != "ack" {
 		for t.messages.len() > 0 {
 			t.outlast()
 		}
@@ -97,7 +97,7 @@ func (d *direction) finish() {
 		t.resp.close(math.MinInt64)
 	}
 	if t.burst > 0 {
-		add(&t.hist().bursts, t.burst)
+		t.samples.add(sampleBurst, t.burst)
 	}
 }
 
@@ -173,23 +173,20 @@ func (r *run) totals(doc *Document) {
 		if d.dstQP == 1 && d.service == roce.UD {
 			t.MADPackets += d.packets
 		}
-		if a := d.rx; a != nil {
-			t.AckPackets += a.acks
-			if a.naks != nil {
-				t.RNRNAKPackets += a.naks.RNR
-				t.NAKPackets += a.naks.sum() - a.naks.RNR
-			}
-		}
+		acks, cnps, naks := d.answered()
+		t.AckPackets += acks
+		t.RNRNAKPackets += naks.RNR
+		t.NAKPackets += naks.sum() - naks.RNR
 		if d.answers() && (d.peer == nil || !d.peer.carriesData()) && !d.rx.responses {
-			t.Unattributed.Acks += d.rx.acks
-			t.Unattributed.NAKs += d.rx.naks.sum()
-			t.Unattributed.CNPs += d.rx.cnps
+			t.Unattributed.Acks += acks
+			t.Unattributed.NAKs += naks.sum()
+			t.Unattributed.CNPs += cnps
 		}
 		if d.tx == nil {
 			continue
 		}
 		t.PayloadBytes += d.tx.data.payload
-		t.UniqueBytes += d.tx.data.unique
+		t.UniqueBytes += d.tx.unique()
 		for _, k := range []*psnTracker{&d.tx.req, d.tx.resp} {
 			o := k.disorderOf()
 			t.RetransmittedPackets += o.retransmitted

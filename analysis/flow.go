@@ -14,8 +14,8 @@ func (r *run) flow(d *direction) Flow {
 	f := Flow{
 		ID: r.id(d), Name: r.o.Names[k.src], Incarnation: int(d.life),
 		Src: k.src.String(), Dst: k.dst.String(), SrcPort: d.srcPort, DstQP: d.dstQP,
-		Service: d.service.String(), Operations: t.ops,
-		Packets: t.data.packets, PayloadBytes: t.data.payload, UniqueBytes: t.data.unique, WireBytes: t.data.wire,
+		Service: d.service.String(), Operations: d.operations(),
+		Packets: t.data.packets, PayloadBytes: t.data.payload, UniqueBytes: t.unique(), WireBytes: t.data.wire,
 		FirstNS: t.data.firstNS, LastNS: t.data.lastNS, CEPackets: t.data.ce, ECTPackets: t.data.ect,
 		CEShare: share(t.data.ce, t.data.packets), Recovery: r.recovery(d),
 		DSCP: []int{}, PCP: []int{}, VLAN: []int{}, Notes: []string{},
@@ -35,15 +35,16 @@ func (r *run) flow(d *direction) Flow {
 		f.HWGoodputBps = ptr(*f.GoodputBps * s)
 	}
 	r.times(&f, d)
-	for m := t.data.dscp; m != 0; m &= m - 1 {
-		f.DSCP = append(f.DSCP, bits.TrailingZeros64(m))
-	}
-	for m := t.data.pcp; m != 0; m &= m - 1 {
-		f.PCP = append(f.PCP, bits.TrailingZeros8(m))
-	}
-	if t.data.tagged {
-		f.VLAN = append(f.VLAN, int(t.data.vlan))
-		for _, v := range t.data.vlans {
+	if g := t.data.tags; g == nil {
+		f.DSCP = append(f.DSCP, int(t.data.dscp))
+	} else {
+		for m := g.dscp; m != 0; m &= m - 1 {
+			f.DSCP = append(f.DSCP, bits.TrailingZeros64(m))
+		}
+		for m := g.pcp; m != 0; m &= m - 1 {
+			f.PCP = append(f.PCP, bits.TrailingZeros8(m))
+		}
+		for _, v := range g.vlans {
 			f.VLAN = append(f.VLAN, int(v))
 		}
 	}
@@ -51,27 +52,26 @@ func (r *run) flow(d *direction) Flow {
 		f.SrcQP = ptr(d.srcQP - 1)
 	}
 	if d.is(dirByCM) {
-		f.SrcQP = ptr(d.cmPeerQP)
+		f.SrcQP = ptr(r.lanes[d.pair.lane].cm.named[d])
 	}
 	if p := d.peer; p != nil {
 		f.SrcQP = ptr(p.dstQP)
-		a := p.answered()
-		f.CNPs = ptr(a.cnps)
+		acks, cnps, naks := p.answered()
+		f.CNPs = ptr(cnps)
 		if d.service == roce.RC {
-			f.Acks, f.NAKs = ptr(a.acks), ptr(NAKs{})
-			if a.naks != nil {
-				*f.NAKs = *a.naks
-			}
+			f.Acks, f.NAKs = ptr(acks), ptr(naks)
 		}
 		if f.GoodputBps != nil {
-			f.CNPRateHz = ptr(float64(a.cnps) / (float64(f.LastNS-f.FirstNS) / 1e9))
+			f.CNPRateHz = ptr(float64(cnps) / (float64(f.LastNS-f.FirstNS) / 1e9))
 			f.HWCNPRateHz = ptr(*f.CNPRateHz * s)
 		}
 		if t.resp != nil {
 			f.RequestID = ptr(r.id(p))
 		}
-		f.CNPGapNS = a.gaps.latency(1)
-		if f.Reaction == nil && a.cnps > 0 { // they all came before the pair was known
+		if cnps > 0 {
+			f.CNPGapNS = p.rx.cnps.gaps.latency(1)
+		}
+		if f.Reaction == nil && cnps > 0 { // they all came before the pair was known
 			f.Reaction = newReaction(0, int64(reactionWindow*s)).finish()
 		}
 	}
@@ -79,26 +79,15 @@ func (r *run) flow(d *direction) Flow {
 	return f
 }
 
-// answered is the answering side of d, empty where it has none.
-func (d *direction) answered() *answers {
-	if d.rx == nil {
-		return &answers{}
-	}
-	return d.rx
-}
-
 // times fills in the distributions of a flow.
 func (r *run) times(f *Flow, d *direction) {
 	t, s := d.tx, r.o.TimeScale
 	f.Reaction = t.react.finish()
 	f.Bursts.GapNS = int64(burstGap * s)
-	h := t.times
-	if h == nil {
-		return
-	}
-	f.RTTNS, f.HWRTTNS = h.rtt.latency(1), h.rtt.latency(s)
-	f.CNPDelayNS = h.cnpDelay.latency(1)
-	byKind, until := h.messages()
+	rtt := t.samples.of(sampleRTT)
+	f.RTTNS, f.HWRTTNS = rtt.latency(1), rtt.latency(s)
+	f.CNPDelayNS = t.samples.of(sampleDelay).latency(1)
+	byKind, until := t.samples.messages()
 	all := sum(byKind[:])
 	f.MessageNS, f.HWMessageNS = all.messages(until, 1), all.messages(until, s)
 	of := func(kind msgKind) *Messages {
@@ -108,7 +97,7 @@ func (r *run) times(f *Flow, d *direction) {
 		return ptr(byKind[kind].messages(until, 1))
 	}
 	f.CompletionNS = Completions{Write: of(msgWrite), Send: of(msgSend), Read: of(msgRead), Atomic: of(msgAtomic)}
-	if b := h.bursts; b != nil {
+	if b := t.samples.of(sampleBurst); b != nil {
 		f.Bursts.Count = b.n
 		f.Bursts.P50, f.Bursts.P99, f.Bursts.Max = ptr(b.quantile(0.5)), ptr(b.quantile(0.99)), ptr(b.max)
 	}
@@ -133,7 +122,7 @@ func (d *direction) judge() (state string, notes []string) {
 	}
 	p, t := d.peer, d.tx
 	if p != nil {
-		if k := p.answered().naks; k != nil {
+		if _, _, k := p.answered(); k.sum() > 0 {
 			if n := k.Invalid + k.Access + k.Remote + k.InvalidRequest; n > 0 {
 				worse(StateFailed, fmt.Sprintf("%d fatal NAK (invalid %d, access %d, remote %d): the QP is in error", n, k.Invalid, k.Access, k.Remote))
 			}
@@ -142,12 +131,12 @@ func (d *direction) judge() (state string, notes []string) {
 			worse(StateFailed, fmt.Sprintf("not acknowledged after %d restarts: retries exhausted, or the capture ended before the answer", t.resendsNoAck))
 		}
 	}
-	if t.note != "" {
-		notes = append(notes, t.note)
-	} else if t.resp != nil && p != nil && p.tx != nil && p.tx.note != "" {
-		notes = append(notes, p.tx.note)
+	if t.note != joinSure {
+		notes = append(notes, t.note.String())
+	} else if t.resp != nil && p != nil && p.tx != nil && p.tx.note != joinSure {
+		notes = append(notes, p.tx.note.String())
 	}
-	if t.nonRead > 0 {
+	if t.flags&txOthers != 0 {
 		if !t.firstOp.IsFirst() && !t.firstOp.IsAtomic() && !t.firstOp.IsReadRequest() {
 			worse(StatePartial, "the capture begins in the middle of a message")
 		}

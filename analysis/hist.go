@@ -1,26 +1,57 @@
 package analysis
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 )
 
-// A histogram of times, sizes or rates: 32 buckets an octave, so that a quantile read from it is off by at most 1/64 of
-// its value. It keeps its first values as they are, then only the octaves that it needs.
+// A histogram of times, sizes or rates. An octave has histSub buckets of equal ratio, so that a quantile read from it is off
+// by at most 2.7 % of its value; minimum and maximum are exact. A flow has a dozen of these, most of them with samples in a
+// few dozen buckets: those are kept in a short sorted list, and in octaves from the lowest to the highest once there are many.
 type histogram struct {
 	n        int64
 	min, max int64
-	few      []int64  // the values, until there are more than histFew
-	counts   []uint32 // 32 buckets for each octave from lo on
-	lo       int
+	list     []bucket
+	dense    *octaves // instead of the list
+	last     int      // where the last sample went in the list
+}
+
+// bucket is its number in the upper half, and its count in the lower.
+type bucket uint32
+
+const (
+	bucketFull = 1<<16 - 1
+	listMost   = 64
+)
+
+// octaves are counters for each octave from lo on.
+type octaves struct {
+	lo     int
+	counts []uint32
 }
 
 const (
-	histSubBits = 5
-	histSub     = 1 << histSubBits
-	histOctaves = 44 // values above 2^48 (78 hours in ns) fall into the last
-	histFew     = 8
+	histSub     = 16
+	histExact   = 64 // values below have a bucket each; they are called octaves 0 to 3
+	histOctaves = 45 // values above 2^47 (39 hours in ns) fall into the last
 )
+
+// histEdge[i] is where bucket i of an octave begins, in 1/256 of the octave's lowest value; histIndex the bucket of a
+// mantissa in 1/256.
+var histEdge, histIndex = func() (edges [histSub + 1]int, index [256]uint8) {
+	for i := range edges {
+		edges[i] = int(math.Ceil(256 * math.Exp2(float64(i)/histSub)))
+	}
+	b := 0
+	for m := range index {
+		for m+256 >= edges[b+1] {
+			b++
+		}
+		index[m] = uint8(b)
+	}
+	return edges, index
+}()
 
 func (h *histogram) add(v int64) {
 	if v < 0 {
@@ -33,70 +64,121 @@ func (h *histogram) add(v int64) {
 		h.max = v
 	}
 	h.n++
-	if h.counts == nil {
-		if len(h.few) < histFew {
-			if h.few == nil {
-				h.few = make([]int64, 0, 2)
-			}
-			h.few = append(h.few, v)
-			return
-		}
-		for _, w := range h.few {
-			h.count(w, 1)
-		}
-		h.few = nil
-	}
-	h.count(v, 1)
-}
-
-func (h *histogram) count(v int64, n uint32) {
 	octave, sub := histBucket(v)
-	if i := octave - h.lo; uint(i) < uint(len(h.counts)/histSub) {
-		h.counts[i*histSub+sub] += n
+	if h.dense != nil {
+		h.dense.add(octave, sub, 1)
 		return
 	}
-	h.grow(octave)
-	h.counts[(octave-h.lo)*histSub+sub] += n
+	at := bucket(octave*histSub+sub) << 16
+	if h.last < len(h.list) {
+		if b := h.list[h.last]; b&^bucketFull == at && b&bucketFull < bucketFull {
+			h.list[h.last]++
+			return
+		}
+	}
+	lo, hi := 0, len(h.list)
+	for lo < hi {
+		if mid := (lo + hi) / 2; h.list[mid]&^bucketFull < at {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	switch found := lo < len(h.list) && h.list[lo]&^bucketFull == at; {
+	case found && h.list[lo]&bucketFull < bucketFull:
+		h.list[lo]++
+		h.last = lo
+	case found || len(h.list) == listMost:
+		h.spread()
+		h.dense.add(octave, sub, 1)
+	default:
+		if len(h.list) == cap(h.list) {
+			grown := make([]bucket, len(h.list), len(h.list)+len(h.list)/2+4)
+			copy(grown, h.list)
+			h.list = grown
+		}
+		h.list = slices.Insert(h.list, lo, at+1)
+		h.last = lo
+	}
+}
+
+// spread turns the list into octaves.
+func (h *histogram) spread() {
+	h.dense = new(octaves)
+	for _, b := range h.list {
+		i := int(b >> 16)
+		h.dense.add(i/histSub, i%histSub, uint32(b&bucketFull))
+	}
+	h.list = nil
+}
+
+func (o *octaves) add(octave, sub int, n uint32) {
+	i := (octave-o.lo)*histSub + sub
+	if octave < o.lo || i >= len(o.counts) {
+		o.grow(octave)
+		i = (octave-o.lo)*histSub + sub
+	}
+	o.counts[i] += n
 }
 
 // grow makes room for an octave.
-func (h *histogram) grow(octave int) {
-	have := len(h.counts) / histSub
+func (o *octaves) grow(octave int) {
 	lo, hi := octave, octave+1
-	if have > 0 {
-		lo, hi = min(lo, h.lo), max(hi, h.lo+have)
+	if have := len(o.counts) / histSub; have > 0 {
+		lo, hi = min(lo, o.lo), max(hi, o.lo+have)
 	}
 	counts := make([]uint32, (hi-lo)*histSub)
-	if have > 0 {
-		copy(counts[(h.lo-lo)*histSub:], h.counts)
+	if len(o.counts) > 0 {
+		copy(counts[(o.lo-lo)*histSub:], o.counts)
 	}
-	h.counts, h.lo = counts, lo
+	o.lo, o.counts = lo, counts
 }
 
-// histBucket: octave 0 holds 0..31 one by one, octave k holds [2^(k+4), 2^(k+5)) in 32 buckets.
+// histBucket: octaves 0 to 3 hold 0..63 one by one, octave k from 4 on holds [2^(k+2), 2^(k+3)).
 func histBucket(v int64) (octave, sub int) {
-	n := bits.Len64(uint64(v))
-	if n <= histSubBits {
-		return 0, int(v)
+	if v < histExact {
+		return int(v) / histSub, int(v) % histSub
 	}
-	octave = n - histSubBits
-	if octave >= histOctaves {
+	n := bits.Len64(uint64(v))
+	if octave = n - 3; octave >= histOctaves {
 		return histOctaves - 1, histSub - 1
 	}
-	return octave, int(v>>(octave-1)) & (histSub - 1)
+	return octave, int(histIndex[uint8(uint64(v)<<(64-n)>>(64-9))]) // the nine highest bits without the first
 }
 
-// histValue is the middle of a bucket.
+// histValue is the value from which a bucket's ends are equally far, in ratio.
 func histValue(octave, sub int) int64 {
-	if octave == 0 {
-		return int64(sub)
+	if octave < histExact/histSub {
+		return int64(octave*histSub + sub)
 	}
-	lo := int64(histSub+sub) << (octave - 1)
-	return lo + (int64(1)<<(octave-1)-1)/2
+	unit := math.Exp2(float64(octave+2)) / 256
+	lo := math.Ceil(float64(histEdge[sub]) * unit)
+	hi := max(math.Ceil(float64(histEdge[sub+1])*unit)-1, lo)
+	return int64(2*lo*hi/(lo+hi) + 0.5)
+}
+
+// all are the buckets with samples, ascending: what each stands for, and its count.
+func (h *histogram) all() func(yield func(v, n int64) bool) {
+	return func(yield func(int64, int64) bool) {
+		value := func(i int) int64 { return min(max(histValue(i/histSub, i%histSub), h.min), h.max) }
+		if h.dense == nil {
+			for _, b := range h.list {
+				if !yield(value(int(b>>16)), int64(b&bucketFull)) {
+					return
+				}
+			}
+			return
+		}
+		for i, c := range h.dense.counts {
+			if c > 0 && !yield(value(h.dense.lo*histSub+i), int64(c)) {
+				return
+			}
+		}
+	}
 }
 
 // quantile is the smallest value that at least the share q of samples does not exceed (nearest rank), as exact as
-// the buckets are, and exact at the ends and while there are few.
+// the buckets are, and exact at the ends.
 func (h *histogram) quantile(q float64) int64 {
 	rank := int64(q * float64(h.n))
 	if float64(rank) < q*float64(h.n) {
@@ -108,23 +190,13 @@ func (h *histogram) quantile(q float64) int64 {
 	if rank >= h.n {
 		return h.max
 	}
-	if h.counts == nil {
-		few := slices.Clone(h.few)
-		slices.Sort(few)
-		return few[rank-1]
-	}
 	var seen int64
-	for i, c := range h.counts {
-		if seen += int64(c); seen >= rank {
-			return h.value(i)
+	for v, n := range h.all() {
+		if seen += n; seen >= rank {
+			return v
 		}
 	}
 	return h.max
-}
-
-// value is what a bucket stands for.
-func (h *histogram) value(i int) int64 {
-	return min(max(histValue(h.lo+i/histSub, i%histSub), h.min), h.max)
 }
 
 // merge adds the samples of o.
@@ -132,28 +204,24 @@ func (h *histogram) merge(o *histogram) {
 	if o == nil || o.n == 0 {
 		return
 	}
-	if o.counts == nil {
-		for _, v := range o.few {
-			h.add(v)
-		}
-		return
-	}
-	if h.counts == nil {
-		for _, v := range h.few {
-			h.count(v, 1)
-		}
-		h.few = nil
-	}
 	if h.n == 0 || o.min < h.min {
 		h.min = o.min
 	}
 	h.max = max(h.max, o.max)
 	h.n += o.n
-	h.grow(o.lo)
-	h.grow(o.lo + len(o.counts)/histSub - 1)
-	to := h.counts[(o.lo-h.lo)*histSub:]
-	for i, c := range o.counts {
-		to[i] += c
+	if h.dense == nil {
+		h.spread()
+	}
+	if o.dense == nil {
+		for _, b := range o.list {
+			h.dense.add(int(b>>16)/histSub, int(b>>16)%histSub, uint32(b&bucketFull))
+		}
+		return
+	}
+	for i, c := range o.dense.counts {
+		if c > 0 {
+			h.dense.add(o.dense.lo+i/histSub, i%histSub, c)
+		}
 	}
 }
 
@@ -163,25 +231,12 @@ func (h *histogram) samples() []Sample {
 	if h == nil {
 		return out
 	}
-	put := func(v, n int64) {
+	for v, n := range h.all() {
 		if k := len(out); k > 0 && out[k-1].Value == v {
 			out[k-1].Count += n
-			return
+			continue
 		}
 		out = append(out, Sample{v, n})
-	}
-	if h.counts == nil {
-		few := slices.Clone(h.few)
-		slices.Sort(few)
-		for _, v := range few {
-			put(v, 1)
-		}
-		return out
-	}
-	for i, c := range h.counts {
-		if c > 0 {
-			put(h.value(i), int64(c))
-		}
 	}
 	return out
 }

@@ -38,7 +38,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 	if p := d.peer; p != nil && p.sends() {
 		if fit := p.fits(psn, op, positive); fit > 0 {
 			if a.confidence < sureConfidence {
-				a.confidence += int32(fit)
+				a.confidence += int16(fit)
 			}
 			return p
 		}
@@ -51,7 +51,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 		unpair(d)
 	}
 	var best *direction
-	if len(a.candidates) > 0 {
+	if a.candidates != nil && len(*a.candidates) > 0 {
 		best = d.narrow(psn, op, positive)
 	} else {
 		// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
@@ -70,7 +70,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 		unpair(d)
 	}
 	d.peer, best.peer = best, d
-	a.confidence, a.searches = int32(best.fits(psn, op, positive)), 0
+	a.confidence, a.searches = int16(best.fits(psn, op, positive)), 0
 	a.candidates = nil
 	return best
 }
@@ -83,7 +83,7 @@ func (d *direction) taken() bool {
 // search looks at all directions the other way. It returns the only one that can be meant, or nil, having noted the
 // candidates.
 func (d *direction) search(psn uint32, op roce.Opcode, positive bool) *direction {
-	a := d.rx
+	var found []candidate
 	var best *direction
 	fit, rivals := 0, 0
 	dirs := d.reverse()
@@ -96,47 +96,48 @@ func (d *direction) search(psn uint32, op roce.Opcode, positive bool) *direction
 		if f == 0 || f == 1 && c.peer != nil { // what is paired needs better evidence to be taken away
 			continue
 		}
-		if len(a.candidates) < maxCandidates {
-			a.candidates = append(a.candidates, candidate{c, f - 1})
+		if len(found) < maxCandidates {
+			found = append(found, candidate{c, f - 1})
 		}
 		if f > fit {
 			best, fit = c, f
 		}
 	}
-	for _, c := range a.candidates {
+	for _, c := range found {
 		if near := c.d.tx.req.first - best.tx.req.first; c.d != best && (c.exact+1 >= fit || near < nearStart && near > -nearStart) {
 			rivals++
 		}
 	}
 	if rivals > 0 {
+		d.rx.candidates = &found
 		return nil
 	}
-	a.candidates = nil
 	return best
 }
 
 // narrow takes another answer into account and returns the candidate that is left or clearly ahead, or nil.
 func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction {
-	a := d.rx
+	all := *d.rx.candidates
 	n := 0
-	for _, c := range a.candidates {
+	for _, c := range all {
 		f := c.d.fits(psn, op, positive)
 		if f == 0 || c.d.taken() || c.d.is(dirReplaced) {
 			continue
 		}
 		c.exact += f - 1
-		a.candidates[n] = c
+		all[n] = c
 		n++
 	}
-	a.candidates = a.candidates[:n]
+	all = all[:n]
+	*d.rx.candidates = all
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		return a.candidates[0].d
+		return all[0].d
 	}
-	first, second := a.candidates[0], candidate{exact: -1}
-	for _, c := range a.candidates[1:] {
+	first, second := all[0], candidate{exact: -1}
+	for _, c := range all[1:] {
 		switch {
 		case c.exact > first.exact:
 			first, second = c, first
@@ -159,12 +160,9 @@ func unpair(d *direction) {
 	}
 	p.peer = nil
 	p.unsure()
-	// Samples that were taken for the wrong pair are worth nothing.
-	if p.tx != nil && p.tx.times != nil {
-		h := p.tx.times
-		h.rtt = nil
-		for _, kind := range []msgKind{msgWrite, msgSend, msgAtomic} {
-			h.acked[kind] = nil
+	if p.tx != nil { // samples that were taken for the wrong pair are worth nothing
+		for _, kind := range []sampleKind{sampleRTT, sampleAcked + sampleKind(msgWrite), sampleAcked + sampleKind(msgSend), sampleAcked + sampleKind(msgAtomic)} {
+			p.tx.samples.drop(kind)
 		}
 	}
 }
@@ -179,14 +177,14 @@ func (d *direction) unsure() {
 func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
 	switch { // the answer must be of the kind that was asked for
 	case op.IsReadResponse():
-		if !d.tx.readSeen {
+		if d.tx.flags&txReads == 0 {
 			return 0
 		}
 	case isAtomicAck(op):
-		if d.tx.ops.Atomic == 0 {
+		if d.tx.flags&txAtomics == 0 {
 			return 0
 		}
-	case positive && d.tx.nonRead == 0:
+	case positive && d.tx.flags&txOthers == 0:
 		return 0
 	}
 	t := &d.tx.req
@@ -246,6 +244,26 @@ func joinSide(dirs, back []*direction) {
 	warnOfRivals(dirs)
 }
 
+// joinNote says how the peer was found, if not by acknowledgements alone.
+type joinNote uint8
+
+const (
+	joinSure joinNote = iota
+	joinAmbiguous
+	joinAlone
+)
+
+// String is the note for people.
+func (n joinNote) String() string {
+	switch n {
+	case joinAmbiguous:
+		return ambiguous
+	case joinAlone:
+		return "its CNPs were joined to it because no other flow between the two hosts could be meant"
+	}
+	return ""
+}
+
 const ambiguous = "several QPs between the two hosts started at nearly the same PSN: its acknowledgements and CNPs may be those of another one"
 
 // warnOfRivals adds a note to flows that were joined on little evidence while another could have been meant.
@@ -259,7 +277,7 @@ func warnOfRivals(dirs []*direction) {
 				continue
 			}
 			if near := o.tx.req.first - d.tx.req.first; near < nearStart && near > -nearStart {
-				d.tx.note = ambiguous
+				d.tx.note = joinAmbiguous
 				break
 			}
 		}
@@ -271,7 +289,10 @@ func warnOfRivals(dirs []*direction) {
 func joinInOrder(data, answers []*direction) {
 	taker := map[*direction]*direction{} // data to answers
 	for _, a := range answers {
-		slices.SortStableFunc(a.rx.candidates, func(x, y candidate) int { return y.exact - x.exact })
+		if a.rx.candidates == nil {
+			a.rx.candidates = new([]candidate)
+		}
+		slices.SortStableFunc(*a.rx.candidates, func(x, y candidate) int { return y.exact - x.exact })
 	}
 	byClaim := slices.Clone(answers)
 	slices.SortStableFunc(byClaim, func(x, y *direction) int { return y.bestClaim() - x.bestClaim() })
@@ -279,14 +300,14 @@ func joinInOrder(data, answers []*direction) {
 		a.settle(taker, map[*direction]bool{})
 	}
 	for _, a := range answers {
-		for _, c := range a.rx.candidates {
+		for _, c := range *a.rx.candidates {
 			if taker[c.d] != a {
 				continue
 			}
 			a.peer, c.d.peer = c.d, a
-			for _, o := range a.rx.candidates {
+			for _, o := range *a.rx.candidates {
 				if o.d != c.d && o.exact >= c.exact {
-					c.d.tx.note = ambiguous
+					c.d.tx.note = joinAmbiguous
 				}
 			}
 		}
@@ -315,24 +336,24 @@ func joinInOrder(data, answers []*direction) {
 		a.peer, d.peer = d, a
 		switch {
 		case !a.ackSeen():
-			d.tx.note = "its CNPs were joined to it because no other flow between the two hosts could be meant"
+			d.tx.note = joinAlone
 		case len(fit) > 1:
-			d.tx.note = ambiguous
+			d.tx.note = joinAmbiguous
 		}
 	}
 }
 
 func (d *direction) bestClaim() int {
-	if len(d.rx.candidates) == 0 {
+	if len(*d.rx.candidates) == 0 {
 		return -1
 	}
-	return d.rx.candidates[0].exact
+	return (*d.rx.candidates)[0].exact
 }
 
 // settle finds data for the answers a, moving others to their next choice where needed, so that as many as possible are
 // paired (Kuhn's algorithm).
 func (d *direction) settle(taker map[*direction]*direction, tried map[*direction]bool) bool {
-	for _, c := range d.rx.candidates {
+	for _, c := range *d.rx.candidates {
 		if tried[c.d] || c.d.peer != nil {
 			continue
 		}

@@ -100,7 +100,7 @@ func (l *lane) lookup(r *record) *direction {
 
 func (l *lane) newLife(r *record, s *slot, before *direction, qp, srcQP uint32) *direction {
 	n, index := l.all.add()
-	*n = direction{id: r.pair, dstQP: qp, srcQP: srcQP, life: 1, firstNS: r.ts, lastNS: r.ts, psnFirst: r.psn24(), srcPort: r.srcPort}
+	*n = direction{id: r.pair, dstQP: qp, srcQP: srcQP, life: 1, psnFirst: r.psn24(), srcPort: r.srcPort}
 	n.pair = l.shared.intern.pair(r.pair)
 	op := r.op()
 	n.service = op.Transport()
@@ -139,7 +139,7 @@ func (d *direction) otherLife(r *record, qp uint32) bool {
 		}
 		step := t.req.distance(r.psn24())
 		return step > maxStep || step < -maxStep ||
-			step < -64 && t.ackedTo == t.req.next-1 && int64(-step) > t.outstanding+64
+			step < -64 && t.ackedTo == t.req.next-1 && -step > int(t.outstanding)+64
 	case op == roce.CNP:
 		return d.is(dirSuperseded)
 	case op.IsResponse():
@@ -178,16 +178,16 @@ func (l *lane) answers(d *direction) *answers {
 	return d.rx
 }
 
-// bin is d's tally of the current bin.
-func (l *lane) bin(d *direction) *tally {
-	s, cur := d.bins, l.bins.cur
+// bin is the tally of the current bin.
+func (l *lane) bin(t *tallies) *tally {
+	s, cur := *t, l.bins.cur
 	if n := len(s); n > 0 {
 		if s[n-1].index == cur {
 			return &s[n-1]
 		}
 		l.cells += max(int(cur-s[n-1].index), int(s[0].index-cur), 0)
 	}
-	return d.bins.at(cur)
+	return t.at(cur)
 }
 
 // widen makes the bins 2^halved times as wide as they were asked for.
@@ -195,43 +195,41 @@ func (l *lane) widen(halved int32) {
 	for ; l.halved < halved; l.halved++ {
 		l.bins.double()
 		l.cells = 0
-		for i := range l.all.n {
-			d := l.all.at(i)
-			if d.bins.halve(); len(d.bins) > 0 {
-				l.cells += int(d.bins[len(d.bins)-1].index - d.bins[0].index)
+		for i := range l.senders.n {
+			l.cells += l.senders.at(i).bins.halve()
+		}
+		for i := range l.answer.n {
+			if c := l.answer.at(i).cnps; c != nil {
+				l.cells += c.bins.halve()
 			}
 		}
 	}
 }
 
-// piece is d's tally of the current piece of the phases; nil outside of them.
-func (l *lane) piece(d *direction) *tally {
-	if l.pieces.cur < 0 {
-		return nil
-	}
-	return d.pieces.at(l.pieces.cur)
-}
-
-// addData counts a data packet, of which unique bytes were new and resent packets were recognised as retransmissions.
-func (l *lane) addData(d *direction, t *sender, r *record, unique, resent int64) {
+// addData counts a data packet, with a number of k that class tells of, which let resent packets be recognised as
+// retransmissions.
+func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, resent int64) {
 	c := &t.data
-	ts, wire := r.ts, int64(r.wire)
+	ts, wire, payload := r.ts, int64(r.wire), int64(r.payload)
 	if c.packets == 0 {
 		c.firstNS = ts
+		c.dscp = r.tos >> 2
 	} else if ts-c.lastNS > l.burstGap {
-		add(&t.hist().bursts, t.burst)
+		t.samples.add(sampleBurst, t.burst)
 		t.burst = 0
 	}
 	t.burst += wire
 	c.packets++
 	c.lastNS = max(c.lastNS, ts)
-	payload := int64(r.payload)
 	c.payload += payload
-	c.unique += unique
+	unique := payload
+	if class == psnDup {
+		unique = 0
+		k.x.repeatedBytes += payload
+	}
 	c.wire += wire
-	c.dscp |= 1 << (r.tos >> 2)
-	if r.psn&flagVLAN != 0 {
-		c.tag(r.vlan)
+	if r.tos>>2 != c.dscp || r.psn&flagVLAN != 0 {
+		c.mark(r)
 	}
 	if payload > 4096 { // the largest path MTU of RoCE
 		l.offloadMerged++
@@ -241,63 +239,59 @@ func (l *lane) addData(d *direction, t *sender, r *record, unique, resent int64)
 	case roce.CE:
 		ce = 1
 		c.ce++
-		if !t.ceWaiting {
-			t.ceWaiting, t.ceAtNS = true, ts
+		if t.flags&txMarked == 0 {
+			t.flags |= txMarked
+			t.ceAtNS = ts
 		}
 	case roce.ECT0, roce.ECT1:
 		c.ect++
 	}
 	t.window.add(t.react, int64(l.windows.cur), int(wire))
-	b := l.bin(d)
+	b := l.bin(&t.bins)
 	b.unique += unique
 	b.wire += wire
 	b.packets++
 	b.ce += ce
 	b.resent += uint32(resent)
-	if s := l.piece(d); s != nil {
-		s.unique += unique
-		s.wire += wire
-		s.packets++
-		s.ce += ce
-		s.resent += uint32(resent)
+	if l.pieces.cur < 0 {
+		return
 	}
-}
-
-// tag notes a VLAN tag.
-func (c *dataCounts) tag(tci uint16) {
-	c.pcp |= 1 << (tci >> 13)
-	vid := tci & 0xfff
-	switch {
-	case !c.tagged:
-		c.tagged, c.vlan = true, vid
-	case vid != c.vlan:
-		c.otherVLAN(vid)
+	if t.pieces == nil {
+		t.pieces = new(tallies)
 	}
+	b = t.pieces.at(l.pieces.cur)
+	b.unique += unique
+	b.wire += wire
+	b.packets++
+	b.ce += ce
+	b.resent += uint32(resent)
 }
 
 func (l *lane) cnp(d *direction, ts int64) {
 	a := l.answers(d)
-	if a.cnps == 0 {
-		a.firstCNP = ts
+	c := a.cnps
+	if c == nil {
+		c = new(cnpCounts)
+		a.cnps = c
 	} else {
-		add(&a.gaps, ts-a.lastCNP)
+		add(&c.gaps, ts-c.lastNS)
 	}
-	a.cnps++
-	a.lastCNP = ts
+	c.n++
+	c.lastNS = ts
+	l.bin(&c.bins).cnps++
+	if l.pieces.cur >= 0 {
+		c.pieces.at(l.pieces.cur).cnps++
+	}
 	if p := d.peer; p != nil && p.tx != nil {
 		t := p.tx
-		if t.ceWaiting {
-			add(&t.hist().cnpDelay, ts-t.ceAtNS)
-			t.ceWaiting = false
+		if t.flags&txMarked != 0 {
+			t.samples.add(sampleDelay, ts-t.ceAtNS)
+			t.flags &^= txMarked
 		}
 		if t.react == nil {
 			t.react = newReaction(l.windows.origin, l.windows.width)
 		}
 		t.react.cnp(&t.window, ts, int64(l.windows.cur))
-	}
-	l.bin(d).cnps++
-	if s := l.piece(d); s != nil {
-		s.cnps++
 	}
 }
 
@@ -306,37 +300,37 @@ func (l *lane) request(d *direction, r *record) {
 	t := l.sender(d)
 	op, psn := r.op(), r.psn24()
 	read := op.IsReadRequest()
-	if !t.requestSeen {
-		t.requestSeen = true
+	before, ordered := t.lastReqOp, t.req.inOrder(psn)
+	if t.flags&txRequests == 0 {
+		t.flags |= txRequests
 		t.firstOp = op
-	} else {
-		switch step := roce.PSNDiff(psn, t.lastReqPSN); {
-		case step <= 0:
-			t.backward++
-		case step > 1 && !read && !t.lastReqOp.IsReadRequest():
-			t.gaps++
-		}
 	}
-	afterRead := t.lastReqOp.IsReadRequest() && t.requestSeen
-	t.lastReqPSN, t.lastReqOp = psn, op
+	t.lastReqOp = op
 	if r.has(flagRETH) {
-		t.rethLen++
 		t.rethBytes += int64(r.word)
 	}
 	if read {
-		t.readSeen = true
+		t.flags |= txReads
 	} else {
-		t.nonRead++
+		t.flags |= txOthers
 	}
 
-	pos := t.req.pos
-	class, ext, resent := l.see(t, &t.req, r, t.lastHighOp.IsReadRequest(), afterRead)
+	pos, started := t.req.pos(), t.req.started
+	class, ext, resent := l.see(t, &t.req, r, t.lastHighOp.IsReadRequest(), started && before.IsReadRequest())
+	if started && !ordered {
+		switch step := ext - pos; {
+		case step <= 0:
+			t.req.x.backward++
+		case step > 1 && !read && !before.IsReadRequest():
+			t.req.x.gaps++
+		}
+	}
 	switch class {
 	case psnNew:
 		t.lastHighOp = op
-		t.outstanding = max(t.outstanding, ext-max(t.ackedTo, t.req.first-1))
+		t.outstanding = max(t.outstanding, int32(min(ext-max(t.ackedTo, t.req.first-1), maxStep)))
 		if r.has(flagAckReq) && op.Transport() == roce.RC {
-			t.pending.push(pendingAck{psn: ext, atNS: r.ts}, d.waitLimit(), &l.pending)
+			l.pending.push(&t.pending, pendingAck{psn: ext, atNS: r.ts}, d.waitLimit())
 		}
 	case psnFill:
 		if ext == t.req.first { // the first packet came late, or was sent again
@@ -347,17 +341,18 @@ func (l *lane) request(d *direction, r *record) {
 		if ext <= pos {
 			t.resendsNoAck++
 		}
+		if op.IsLast() || op.IsAtomic() {
+			t.req.x.again[kindOf(op)]++
+		}
 		if op.IsLast() {
 			l.ends(d, ext, r.ts)
 		}
 	}
-	var unique int64
 	if class != psnDup {
-		unique = int64(r.payload)
 		l.messageEdges(d, t, r.ts, op, ext)
 	}
 	if !read {
-		l.addData(d, t, r, unique, resent)
+		l.addData(t, &t.req, r, class, resent)
 	}
 }
 
@@ -390,7 +385,7 @@ func (l *lane) messageEdges(d *direction, t *sender, ts int64, op roce.Opcode, e
 	case op.IsAtomic():
 		l.begin(d, ext, ts, msgAtomic)
 		l.ends(d, ext, ts)
-		t.ops.Atomic++
+		t.flags |= txAtomics
 		return
 	}
 	if op.IsFirst() {
@@ -398,12 +393,6 @@ func (l *lane) messageEdges(d *direction, t *sender, ts int64, op roce.Opcode, e
 	}
 	if op.IsLast() {
 		l.ends(d, ext, ts)
-		switch {
-		case op.IsWrite():
-			t.ops.Write++
-		case op.IsSend():
-			t.ops.Send++
-		}
 	}
 }
 
@@ -411,20 +400,18 @@ func (l *lane) messageEdges(d *direction, t *sender, ts int64, op roce.Opcode, e
 func (l *lane) response(d *direction, r *record) {
 	a := l.answers(d)
 	op, psn := r.op(), r.psn24()
-	trigger := ""
+	by := byTimeout
 	var aeth roce.AETH
 	if r.has(flagAETH) {
 		switch aeth = r.aethOf(); aeth.Kind() {
 		case roce.RNRNak:
-			trigger = TriggerRNR
+			by = byRNR
 		case roce.Nak:
-			trigger = TriggerNAK
+			by = byNAK
 		case roce.Ack:
-			if op.IsAck() {
-				a.acks++
-			}
+			a.acks = a.acks || op.IsAck()
 		}
-		if trigger != "" {
+		if by != byTimeout {
 			if a.naks == nil {
 				a.naks = new(NAKs)
 			}
@@ -434,7 +421,7 @@ func (l *lane) response(d *direction, r *record) {
 	a.lastAckPSN, a.ackSeen = psn, true
 
 	read := op.IsReadResponse()
-	peer := l.answered(d, psn, op, trigger == "")
+	peer := l.answered(d, psn, op, by == byTimeout)
 	if peer != nil {
 		t := peer.tx
 		ext := t.req.unwrap(psn)
@@ -443,11 +430,11 @@ func (l *lane) response(d *direction, r *record) {
 			if op.IsFirst() {
 				l.readBegins(l.sender(d), t, ext, r.ts)
 			}
-		case trigger == "":
+		case by == byTimeout:
 			l.ackTo(t, ext, r.ts, true)
 		default: // a NAK acknowledges what comes before its PSN (IBTA vol 1, 9.7.5.2.2)
 			l.ackTo(t, ext-1, r.ts, false)
-			l.refused(t, ext, r.ts, trigger, aeth)
+			l.refused(t, psn, r.ts, by, aeth)
 		}
 	}
 	if read {
@@ -456,13 +443,13 @@ func (l *lane) response(d *direction, r *record) {
 	}
 }
 
-// refused notes a NAK that names ext.
-func (l *lane) refused(t *sender, ext, ts int64, trigger string, aeth roce.AETH) {
+// refused notes a NAK that names psn.
+func (l *lane) refused(t *sender, psn uint32, ts int64, by trigger, aeth roce.AETH) {
 	if t.req.x == nil {
 		t.req.x = &disorder{lateNS: l.lateNS}
 	}
-	t.req.x.refuse(ts, ext, trigger)
-	if trigger == TriggerRNR {
+	t.req.x.refuse(ts, psn, by)
+	if by == byRNR {
 		t.req.x.rnrWaitNS += int64(aeth.RNRTimer())
 	}
 }
@@ -473,10 +460,10 @@ func (l *lane) readBegins(d, t *sender, ext, ts int64) {
 	if t.pending.len() > 0 {
 		if p := t.pending.at(0); p.ext() == ext {
 			if !p.resent() {
-				add(&d.hist().rtt, ts-p.atNS)
+				d.samples.add(sampleRTT, ts-p.atNS)
 			}
 			t.pending.pop()
-			t.pending.release(&l.pending)
+			l.pending.release(&t.pending)
 		}
 	}
 }
@@ -489,20 +476,17 @@ func (l *lane) readResponse(d, peer *direction, r *record) {
 		t.resp = new(psnTracker)
 	}
 	// Between two READs the requester may have used numbers for other operations; inside one, a jump is a loss.
-	gapOK := t.respLastOp.IsLast() && op.IsFirst() && (peer == nil || peer.tx.nonRead > 0)
+	gapOK := t.respLastOp.IsLast() && op.IsFirst() && (peer == nil || peer.tx.flags&txOthers != 0)
 	class, ext, resent := l.see(t, t.resp, r, gapOK, false)
 	if class == psnNew {
 		t.respLastOp = op
 	}
-	var unique int64
-	if class != psnDup {
-		unique = int64(r.payload)
-		if op.IsLast() {
-			t.ops.Read++
-			if peer != nil {
-				l.readDone(peer.tx, t, peer.tx.req.unwrap(uint32(ext)&roce.PSNMask), r.ts)
-			}
+	if op.IsLast() {
+		if class == psnDup {
+			t.resp.x.again[msgRead]++
+		} else if peer != nil {
+			l.readDone(peer.tx, t, peer.tx.req.unwrap(uint32(ext)&roce.PSNMask), r.ts)
 		}
 	}
-	l.addData(d, t, r, unique, resent)
+	l.addData(t, t.resp, r, class, resent)
 }

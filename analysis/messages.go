@@ -101,7 +101,7 @@ func (t *sender) isPending(ext int64) bool {
 
 // begin notes the first packet of a message at ext.
 func (l *lane) begin(d *direction, ext, ts int64, op msgKind) {
-	q := &d.tx.messages
+	q := d.tx.messages
 	m := message{first: ext, length: -1, atNS: ts, op: op}
 	i := q.len()
 	for i > 0 && q.at(i-1).first > ext {
@@ -133,13 +133,13 @@ func (l *lane) begin(d *direction, ext, ts int64, op msgKind) {
 			before.length = -1
 		}
 	}
-	q.insert(max(i, 0), m, d.waitLimit(), &l.messages)
+	l.messages.insert(&d.tx.messages, max(i, 0), m, d.waitLimit())
 }
 
 // ends notes the last packet of a message at ext, also when it is seen again: a message ends at the first end at or
 // after its beginning, however late either is seen.
 func (l *lane) ends(d *direction, ext, ts int64) {
-	q := &d.tx.messages
+	q := d.tx.messages
 	i := q.len()
 	for i > 0 && q.at(i-1).first > ext {
 		i--
@@ -166,14 +166,14 @@ func (l *lane) ends(d *direction, ext, ts int64) {
 	if ext > d.tx.ackedTo && q.len() < d.waitLimit() {
 		m := message{first: ext, headless: true}
 		m.end(ext, ts)
-		q.insert(i, m, d.waitLimit(), &l.messages)
+		l.messages.insert(&d.tx.messages, i, m, d.waitLimit())
 	}
 }
 
 // outlast drops the oldest message that no acknowledgement completed and takes its time to its last packet.
 func (t *sender) outlast() {
 	if m := t.messages.at(0); m.op != msgRead && !m.headless && m.length >= 0 && m.lastNS >= m.atNS {
-		add(&t.hist().last[m.op], m.lastNS-m.atNS)
+		t.samples.add(sampleLast+sampleKind(m.op), m.lastNS-m.atNS)
 	}
 	t.messages.pop()
 }
@@ -191,11 +191,11 @@ func (l *lane) ackTo(t *sender, ext, ts int64, positive bool) {
 			break
 		}
 		if positive && !p.resent() {
-			add(&t.hist().rtt, ts-p.atNS)
+			t.samples.add(sampleRTT, ts-p.atNS)
 		}
 		t.pending.pop()
 	}
-	t.pending.release(&l.pending)
+	l.pending.release(&t.pending)
 	for t.messages.len() > 0 {
 		m := t.messages.at(0)
 		if m.first > ext || m.last() > ext {
@@ -205,11 +205,11 @@ func (l *lane) ackTo(t *sender, ext, ts int64, positive bool) {
 			break // its end was not seen, and may lie beyond what is acknowledged
 		}
 		if m.op != msgRead && m.length >= 0 && !m.headless {
-			add(&t.hist().acked[m.op], ts-m.atNS)
+			t.samples.add(sampleAcked+sampleKind(m.op), ts-m.atNS)
 		}
 		t.messages.pop()
 	}
-	t.messages.release(&l.messages)
+	l.messages.release(&t.messages)
 }
 
 // readDone takes the last READ response, at ext, seen on r for the request that t sent.
@@ -221,12 +221,12 @@ func (l *lane) readDone(t, r *sender, ext, ts int64) {
 		}
 		last := t.messages.len() == 1 || t.messages.at(1).first > ext
 		if last && m.op == msgRead {
-			add(&r.hist().acked[msgRead], ts-m.atNS)
+			r.samples.add(sampleAcked+sampleKind(msgRead), ts-m.atNS)
 		}
 		t.messages.pop()
 		if last {
 			break
 		}
 	}
-	t.messages.release(&l.messages)
+	l.messages.release(&t.messages)
 }

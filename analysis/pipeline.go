@@ -175,6 +175,7 @@ func (p *pipeline) pickLane() (job, func()) {
 				c.n = 0
 				p.chunks = append(p.chunks, c)
 			}
+			clear(work)
 			best.spareQueue = work[:0]
 			p.cells[at] = laneCells{best.cells, best.all.n, best.halved}
 			p.widen()

@@ -13,11 +13,9 @@ import (
 // alone. A backward step therefore starts a run, and the run is judged by its second packet and by the first repeated
 // number in it. A packet that came alone into a hole was overtaken, or sent again alone: disorder.go tells which.
 type psnTracker struct {
-	first   int64 // lowest number seen, unwrapped
-	next    int64 // one above the highest
-	pos     int64 // the last packet
-	unique  int64 // distinct numbers seen
-	x       *disorder
+	first   int64     // lowest number seen, unwrapped
+	next    int64     // one above the highest
+	x       *disorder // nil while all came in order
 	run     runState
 	started bool
 }
@@ -76,8 +74,7 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 	if !t.started {
 		t.started = true
 		t.first = int64(p.psn) + 1<<24
-		t.next, t.pos = t.first+1, t.first
-		t.unique = 1
+		t.next = t.first + 1
 		return psnNew, t.first, 0
 	}
 	ext = t.unwrap(p.psn)
@@ -85,15 +82,15 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 		t.x = &disorder{lateNS: p.lateNS}
 	}
 	x := t.x
+	if t.run == runNone {
+		x.pos = t.next - 1
+	}
 	if ext >= t.next {
-		resent = t.ahead(p, ext)
-		t.unique++
-		return psnNew, ext, resent
+		return psnNew, ext, t.ahead(p, ext)
 	}
 	resent = t.step(p, ext)
 	if filled, opened := x.fill(t, ext); filled {
 		class = psnFill
-		t.unique++
 		if t.run == runResend {
 			resent++
 			x.retransmitted++
@@ -119,26 +116,34 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 		resent += x.fills
 		t.confirm()
 	}
-	t.pos = ext
+	x.pos = ext
 	return class, ext, resent
 }
 
 // advance takes the next packet in order and returns its number.
 func (t *psnTracker) advance() (ext int64) {
-	ext = t.next
 	t.next++
-	t.pos = ext
-	t.unique++
-	return ext
+	return t.next - 1
 }
+
+// pos is the number of the last packet.
+func (t *psnTracker) pos() int64 {
+	if t.run == runNone || t.x == nil {
+		return t.next - 1
+	}
+	return t.x.pos
+}
+
+// unique is how many distinct numbers were seen.
+func (t *psnTracker) unique() int64 { return t.next - t.first - t.disorderOf().absent }
 
 // ahead handles a packet beyond all seen: it ends any run.
 func (t *psnTracker) ahead(p *seen, ext int64) (resent int64) {
 	x := t.x
 	switch t.run {
 	case runResend:
-		x.lost += t.next - (t.pos + 1) // copies that should have been passed on the way back up
-		x.event.skipped += t.next - (t.pos + 1)
+		x.lost += t.next - (x.pos + 1) // copies that should have been passed on the way back up
+		x.event.skipped += int32(t.next - (x.pos + 1))
 	case runOpen:
 		resent = t.late()
 		if x.outer {
@@ -152,7 +157,7 @@ func (t *psnTracker) ahead(p *seen, ext int64) (resent int64) {
 		x.open(hole{t.next, ext, p.ts, p.gapOK}, p.acked)
 	}
 	t.next = ext + 1
-	t.pos = ext
+	x.pos = ext
 	return resent
 }
 
@@ -160,25 +165,25 @@ func (t *psnTracker) ahead(p *seen, ext int64) (resent int64) {
 func (t *psnTracker) step(p *seen, ext int64) (resent int64) {
 	x := t.x
 	switch {
-	case t.run != runOpen && (t.run == runNone || ext <= t.pos):
-		x.resume, x.outer = t.pos+1, t.run == runResend
+	case t.run != runOpen && (t.run == runNone || ext <= x.pos):
+		x.resume, x.outer = x.pos+1, t.run == runResend
 		t.begin(p, ext)
 		return 0
 	case t.run == runResend:
 		if !p.afterRead {
-			x.lost += ext - t.pos - 1
-			x.event.skipped += ext - t.pos - 1
+			x.lost += ext - x.pos - 1
+			x.event.skipped += int32(ext - x.pos - 1)
 		}
-	case ext <= t.pos:
+	case ext <= x.pos:
 		resent = t.late()
 		t.begin(p, ext)
 		return resent
-	case ext == t.pos+1:
+	case ext == x.pos+1:
 		x.stepped = true
 	case ext < x.resume:
 		if !p.afterRead {
-			x.fillGap += ext - t.pos - 1
-			x.event.skipped += ext - t.pos - 1
+			x.fillGap += ext - x.pos - 1
+			x.event.skipped += int32(ext - x.pos - 1)
 		}
 	case x.outer: // the packets before stood alone; the resend that they interrupted goes on
 		resent = t.late()

@@ -114,8 +114,8 @@ func (r *record) encode(ts int64, f *roce.Frame, pair pairID, iface int) {
 	r.psn = psn
 	r.payload, r.wire = uint32(f.PayloadLen), uint32(f.WireLen)
 	r.srcPort, r.tos = f.SrcPort, f.TOS
-	r.way = uint32(way*0x9e3779b97f4a7c15>>32) | 1 // 0 is none
-	const changing = flagFECN | flagBECN           // may be set on the way, as the ECN bits
+	r.way = uint32(way*0x9e3779b97f4a7c15>>32) | 1  // 0 is none
+	const changing = flagFECN | flagBECN | flagVLAN // may be set on the way, as the ECN bits
 	hi, lo := bits.Mul64(uint64(r.psn&^changing)|uint64(r.dstQP)<<32^0x243f6a8885a308d3, uint64(pair)|uint64(r.srcPort)<<32|uint64(r.ipid)<<48)
 	hi, lo = bits.Mul64(hi^lo^uint64(r.aeth)^uint64(r.word)<<11^uint64(r.payload)<<40, 0xa0761d6478bd642f)
 	r.id = hi ^ lo

@@ -9,34 +9,48 @@ const (
 	TriggerTimeout = "timeout"
 )
 
+// trigger is one of these, for keeping.
+type trigger uint8
+
+const (
+	byTimeout trigger = iota // no NAK was seen
+	byNAK
+	byRNR
+	triggers
+)
+
+func (t trigger) String() string {
+	return [...]string{TriggerTimeout, TriggerNAK, TriggerRNR}[t]
+}
+
 // nakSeen is a NAK on its way to the sender. The zero value is none.
 type nakSeen struct {
 	atNS    int64
-	psn     int64
-	trigger string
+	psn     uint32
+	trigger trigger
 }
 
 // resend is a step back of the sender while it is followed.
 type resend struct {
-	going   bool
-	restart bool // it went on from there through numbers seen before
-	tail    bool // the highest number again, alone
-	alone   bool // packets that came into holes were sent again, not overtaken
-
-	atNS, from, high int64
-	packets, skipped int64
+	atNS             int64
 	nak              nakSeen
+	from, high       uint32
+	packets, skipped int32
+	going            bool
+	restart          bool // it went on from there through numbers seen before
+	tail             bool // the highest number again, alone
+	alone            bool // packets that came into holes were sent again, not overtaken
 }
 
 // recoveryLog is what is kept of a flow's resends.
 type recoveryLog struct {
-	events                            []RecoveryEvent
-	restarts, byNAK, byRNR, byTimeout int64
-	delay                             *histogram
+	events   []resend
+	restarts [triggers]int64
+	delay    *histogram
 }
 
-// refuse notes a NAK that names ext.
-func (x *disorder) refuse(ts, ext int64, trigger string) { x.nak = nakSeen{ts, ext, trigger} }
+// refuse notes a NAK that names psn.
+func (x *disorder) refuse(ts int64, psn uint32, by trigger) { x.nak = nakSeen{ts, psn, by} }
 
 // startEvent notes a step back to ext.
 func (x *disorder) startEvent(p *seen, ext, high int64) {
@@ -45,7 +59,7 @@ func (x *disorder) startEvent(p *seen, ext, high int64) {
 	} else {
 		x.endEvent()
 	}
-	x.event = resend{going: true, atNS: p.ts, from: ext, high: high, packets: 1, nak: x.nak,
+	x.event = resend{going: true, atNS: p.ts, from: psnOf(ext), high: psnOf(high), packets: 1, nak: x.nak,
 		tail: ext == high && (p.newer || !p.older && p.quiet > x.lateNS)}
 }
 
@@ -66,7 +80,7 @@ func (x *disorder) resumeEvent(skipped int64) {
 	x.outerEvent = resend{}
 	x.endEvent()
 	x.event = outer
-	x.event.skipped += skipped
+	x.event.skipped += int32(skipped)
 }
 
 // endEvent closes the books on a step back. What was merely overtaken or doubled leaves no trace.
@@ -86,47 +100,43 @@ func (x *disorder) note(e *resend) {
 		x.log = new(recoveryLog)
 	}
 	l := x.log
-	trigger := TriggerTimeout
-	if e.nak.trigger != "" {
-		trigger = e.nak.trigger
+	if e.nak.trigger != byTimeout {
 		add(&l.delay, e.atNS-e.nak.atNS)
 		if x.nak == e.nak {
 			x.nak = nakSeen{}
 		}
 	}
 	if e.restart || e.tail {
-		l.restarts++
-		switch trigger {
-		case TriggerNAK:
-			l.byNAK++
-		case TriggerRNR:
-			l.byRNR++
-		default:
-			l.byTimeout++
-		}
+		l.restarts[e.nak.trigger]++
 	}
-	if len(l.events) >= MaxRecoveryEvents {
-		return
+	if len(l.events) < MaxRecoveryEvents {
+		l.events = append(l.events, *e)
 	}
-	out := RecoveryEvent{TimeNS: e.atNS, Trigger: trigger, FromPSN: psnOf(e.from), HighPSN: psnOf(e.high), Packets: e.packets, Skipped: e.skipped}
-	if e.nak.trigger != "" {
-		out.NAKPSN, out.DelayNS = ptr(psnOf(e.nak.psn)), ptr(e.atNS-e.nak.atNS)
+}
+
+func (e *resend) event() RecoveryEvent {
+	out := RecoveryEvent{TimeNS: e.atNS, Trigger: e.nak.trigger.String(), FromPSN: e.from, HighPSN: e.high, Packets: int64(e.packets), Skipped: int64(e.skipped)}
+	if e.nak.trigger != byTimeout {
+		out.NAKPSN, out.DelayNS = ptr(e.nak.psn), ptr(e.atNS-e.nak.atNS)
 	}
-	l.events = append(l.events, out)
+	return out
 }
 
 func psnOf(ext int64) uint32 { return uint32(ext) & roce.PSNMask }
 
 // recovery is what the document says of a flow's resends; null when there were none and nothing was refused.
 func (x *disorder) recovery() *Recovery {
-	if x.log == nil && x.rnrWaitNS == 0 && x.nak.trigger == "" {
+	if x.log == nil && x.rnrWaitNS == 0 && x.nak.trigger == byTimeout {
 		return nil
 	}
 	r := &Recovery{Selective: x.selective, RNRWaitNS: x.rnrWaitNS, Events: []RecoveryEvent{}}
 	if l := x.log; l != nil {
-		r.Restarts, r.ByNAK, r.ByRNR, r.ByTimeout = l.restarts, l.byNAK, l.byRNR, l.byTimeout
+		r.ByNAK, r.ByRNR, r.ByTimeout = l.restarts[byNAK], l.restarts[byRNR], l.restarts[byTimeout]
+		r.Restarts = r.ByNAK + r.ByRNR + r.ByTimeout
 		r.DelayNS = l.delay.latency(1)
-		r.Events = append(r.Events, l.events...)
+		for i := range l.events {
+			r.Events = append(r.Events, l.events[i].event())
+		}
 	}
 	return r
 }

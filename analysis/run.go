@@ -90,6 +90,10 @@ func (r *run) judged(ctx context.Context) error {
 	}
 	err := p.run(len(r.parsers), r.parsers)
 	r.halved = p.halved
+	r.order.full = nil // and with it the chunks
+	for _, l := range r.lanes {
+		l.cur, l.queue, l.spareQueue = nil, nil, nil
+	}
 	return err
 }
 

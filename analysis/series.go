@@ -17,30 +17,38 @@ func (r *run) series(flows []*direction, docs []Flow) Series {
 	}
 	perBin := 8e9 / float64(width)
 	for i, d := range flows {
-		first, end := d.bins.span()
-		p := d.peer
-		if p != nil && len(p.bins) > 0 {
-			f, e := p.bins.span()
+		data, cnps := d.tx.bins, d.cnpBins()
+		first, end := data.span()
+		if len(cnps) > 0 {
+			f, e := cnps.span()
 			first, end = min(first, f), max(end, e)
 		}
 		n := int(end - first)
 		fs := FlowSeries{ID: docs[i].ID, FirstBin: int(first), GoodputBps: make([]float64, n), SentBps: make([]float64, n), Packets: make([]int64, n),
 			CE: make([]int64, n), Retransmits: make([]int64, n)}
-		for j := range d.bins {
-			c := &d.bins[j]
+		for j := range data {
+			c := &data[j]
 			k := c.index - first
 			fs.GoodputBps[k], fs.SentBps[k] = float64(c.unique)*perBin, float64(c.wire)*perBin
 			fs.Packets[k], fs.CE[k], fs.Retransmits[k] = int64(c.packets), int64(c.ce), int64(c.resent)
 		}
-		if p != nil {
+		if d.peer != nil {
 			fs.CNPs = make([]int64, n)
-			for j := range p.bins {
-				fs.CNPs[p.bins[j].index-first] = int64(p.bins[j].cnps)
+			for j := range cnps {
+				fs.CNPs[cnps[j].index-first] = int64(cnps[j].cnps)
 			}
 		}
 		s.Flows = append(s.Flows, fs)
 	}
 	return s
+}
+
+// cnpBins are the bins of the CNPs that answered d's data.
+func (d *direction) cnpBins() tallies {
+	if p := d.peer; p != nil && p.rx != nil && p.rx.cnps != nil {
+		return p.rx.cnps.bins
+	}
+	return nil
 }
 
 // span is [first, end) of the bins; both 0 without any.
@@ -94,6 +102,9 @@ func (r *run) rawDirections() []Direction {
 				continue
 			}
 			o.Opcodes[slotName(slot)] += n
+			if op := slotOpcode(slot); op.HasRETH() {
+				o.RETHCount += n
+			}
 			switch op := slotOpcode(slot); {
 			case op.IsRequest():
 				o.RequestPackets += n
@@ -103,20 +114,17 @@ func (r *run) rawDirections() []Direction {
 		}
 		o.PSNLast = d.psnLast
 		if t := d.tx; t != nil {
-			o.UniquePSNs += t.req.unique
-			o.DuplicatePackets += t.req.disorderOf().duplicates
-			o.PSNBackwardSteps += t.backward
-			o.PSNGaps += t.gaps
+			x := t.req.disorderOf()
+			o.UniquePSNs += t.req.unique()
+			o.DuplicatePackets += x.duplicates
+			o.PSNBackwardSteps += x.backward
+			o.PSNGaps += x.gaps
 			o.RETHBytes += t.rethBytes
-			o.RETHCount += t.rethLen
 		}
-		if a := d.rx; a != nil {
-			o.Acks += a.acks
-			if a.naks != nil {
-				o.NAKs.add(a.naks)
-			}
-			o.CNPs += a.cnps
-		}
+		acks, cnps, naks := d.answered()
+		o.Acks += acks
+		o.NAKs.add(&naks)
+		o.CNPs += cnps
 	}
 	return out
 }
@@ -125,15 +133,13 @@ func (r *run) rawDirections() []Direction {
 func (r *run) distributions(flows []*direction) Distributions {
 	var rtt, message, gap histogram
 	for _, d := range flows {
-		if h := d.tx.times; h != nil {
-			rtt.merge(h.rtt)
-			byKind, _ := h.messages()
-			for _, k := range byKind {
-				message.merge(k)
-			}
+		rtt.merge(d.tx.samples.of(sampleRTT))
+		byKind, _ := d.tx.samples.messages()
+		for _, k := range byKind {
+			message.merge(k)
 		}
-		if d.peer != nil {
-			gap.merge(d.peer.answered().gaps)
+		if p := d.peer; p != nil && p.rx != nil && p.rx.cnps != nil {
+			gap.merge(p.rx.cnps.gaps)
 		}
 	}
 	return Distributions{RTTNS: rtt.samples(), MessageNS: message.samples(), CNPGapNS: gap.samples()}
