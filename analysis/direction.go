@@ -14,7 +14,8 @@ type direction struct {
 	tx   *sender  // nil: no request and no READ response yet
 	rx   *answers // nil: no answer yet
 	peer *direction
-	more *smallCounts // nil while there are few packets
+	some *fewCounts  // of packets beyond the first few; nil without
+	more *manyCounts // of those that some has no room for
 
 	packets           int64
 	id                pairID
@@ -48,14 +49,14 @@ type counts struct {
 	ecn     [4]int64
 }
 
-// smallCounts are counts modulo 2^32; what is more is in beyond.
-type smallCounts struct {
+// manyCounts are counts modulo 2^32; what is more is in beyond.
+type manyCounts struct {
 	opcodes [opSlots]uint32
 	ecn     [4]uint32
 	beyond  *counts
 }
 
-func (c *smallCounts) add(slot, ecn uint8) {
+func (c *manyCounts) add(slot, ecn uint8) {
 	c.opcodes[slot]++
 	c.ecn[ecn]++
 	if c.opcodes[slot] == 0 || c.ecn[ecn] == 0 {
@@ -63,7 +64,7 @@ func (c *smallCounts) add(slot, ecn uint8) {
 	}
 }
 
-func (c *smallCounts) wrap(slot, ecn uint8) {
+func (c *manyCounts) wrap(slot, ecn uint8) {
 	if c.beyond == nil {
 		c.beyond = new(counts)
 	}
@@ -75,19 +76,41 @@ func (c *smallCounts) wrap(slot, ecn uint8) {
 	}
 }
 
+// fewCounts are counts of up to three kinds of packets, as most directions with answers have.
+type fewCounts struct {
+	n    [3]int64
+	kind [3]uint8 // opcode slot and ECN, as in direction.few
+}
+
+// add reports that there is room for the kind.
+func (c *fewCounts) add(kind uint8) bool {
+	for i := range c.n {
+		if c.n[i] == 0 {
+			c.kind[i] = kind
+		}
+		if c.kind[i] == kind {
+			c.n[i]++
+			return true
+		}
+	}
+	return false
+}
+
 // count does what is the same for every packet.
 func (d *direction) count(r *record) {
 	slot := opSlotOf[r.op()]
 	if n := d.packets; n < fewPackets {
 		d.few[n] = slot | r.tos<<6
-	} else {
-		if d.more == nil {
-			d.more = new(smallCounts)
-			for _, v := range d.few {
-				d.more.add(v&0x3f, v>>6)
-			}
-		}
+	} else if kind := slot | r.tos<<6; d.more != nil {
 		d.more.add(slot, r.tos&3)
+	} else {
+		if d.some == nil {
+			d.some = new(fewCounts)
+		}
+		if !d.some.add(kind) {
+			d.more = new(manyCounts)
+			d.more.add(slot, r.tos&3)
+		}
 	}
 	if d.flags&dirServiceSeen == 0 && slot != slotCNP {
 		d.flags |= dirServiceSeen
@@ -100,22 +123,35 @@ func (d *direction) count(r *record) {
 // counted are the counts of the direction.
 func (d *direction) counted() *counts {
 	c := new(counts)
+	add := func(kind uint8, n int64) {
+		c.opcodes[kind&0x3f] += n
+		c.ecn[kind>>6] += n
+	}
+	for _, v := range d.few[:min(d.packets, fewPackets)] {
+		add(v, 1)
+	}
+	if s := d.some; s != nil {
+		for i, n := range s.n {
+			add(s.kind[i], n)
+		}
+	}
 	m := d.more
 	if m == nil {
-		for _, v := range d.few[:d.packets] {
-			c.opcodes[v&0x3f]++
-			c.ecn[v>>6]++
-		}
 		return c
-	}
-	if m.beyond != nil {
-		*c = *m.beyond
 	}
 	for i, n := range m.opcodes {
 		c.opcodes[i] += int64(n)
 	}
 	for i, n := range m.ecn {
 		c.ecn[i] += int64(n)
+	}
+	if b := m.beyond; b != nil {
+		for i, n := range b.opcodes {
+			c.opcodes[i] += n
+		}
+		for i, n := range b.ecn {
+			c.ecn[i] += n
+		}
 	}
 	return c
 }

@@ -30,7 +30,6 @@ type disorder struct {
 	outOfOrder                        int64
 	lost                              int64 // without the holes that are still open
 	missed                            int64 // acknowledged, never seen
-	rewinds                           int64 // runs that were resends
 
 	nak        nakSeen // that no resend has answered
 	rnrWaitNS  int64
@@ -39,12 +38,15 @@ type disorder struct {
 	log        *recoveryLog
 }
 
-// hole is a range of numbers [from, to) that were jumped over at atNS; -1: before the first packet. A free one may
+// hole is n numbers from one on that were jumped over at atNS; -1: before the first packet. A free one may
 // never have had packets: a READ request takes as many numbers as it asks for packets.
 type hole struct {
-	from, to, atNS int64
-	free           bool
+	from, atNS int64
+	n          int32
+	free       bool
 }
+
+func (h *hole) to() int64 { return h.from + int64(h.n) }
 
 // Bounds on the holes that are remembered.
 const (
@@ -56,7 +58,7 @@ const (
 // given up and counts as lost.
 func (x *disorder) open(h hole, acked int64) {
 	n := 0
-	for n < len(x.holes) && x.holes[n].free && (x.holes[n].to <= acked+1 || len(x.holes)-n > maxFree) {
+	for n < len(x.holes) && x.holes[n].free && (x.holes[n].to() <= acked+1 || len(x.holes)-n > maxFree) {
 		n++
 	}
 	if n > 0 {
@@ -67,7 +69,7 @@ func (x *disorder) open(h hole, acked int64) {
 		x.holes = slices.Delete(x.holes, 0, 1)
 	}
 	x.holes = append(x.holes, h)
-	x.absent += h.to - h.from
+	x.absent += int64(h.n)
 }
 
 // miss counts a hole that stayed open.
@@ -75,30 +77,30 @@ func (x *disorder) miss(h hole, ackedTo int64) {
 	if h.free {
 		return
 	}
-	seen := min(max(ackedTo+1-h.from, 0), h.to-h.from)
+	seen := min(max(ackedTo+1-h.from, 0), int64(h.n))
 	x.missed += seen
-	x.lost += h.to - h.from - seen
+	x.lost += int64(h.n) - seen
 }
 
 // fill reports whether ext had not been seen, marks it seen, and says when its hole opened.
 func (x *disorder) fill(t *psnTracker, ext int64) (filled bool, openedNS int64) {
 	if ext < t.first { // from before the first packet captured
 		if ext+1 < t.first {
-			x.holes = slices.Insert(x.holes, 0, hole{from: ext + 1, to: t.first, atNS: -1})
+			x.holes = slices.Insert(x.holes, 0, hole{from: ext + 1, n: int32(t.first - ext - 1), atNS: -1})
 		}
 		x.absent += t.first - ext - 1
 		t.first = ext
 		return true, -1
 	}
 	// Late packets mostly close the newest hole, resends the oldest.
-	if n := len(x.holes); n == 0 || ext < x.holes[0].from || ext >= x.holes[n-1].to {
+	if n := len(x.holes); n == 0 || ext < x.holes[0].from || ext >= x.holes[n-1].to() {
 		return false, 0
 	}
 	i, found := slices.BinarySearchFunc(x.holes, ext, func(h hole, ext int64) int {
 		switch {
 		case ext < h.from:
 			return 1
-		case ext >= h.to:
+		case ext >= h.to():
 			return -1
 		}
 		return 0
@@ -109,15 +111,16 @@ func (x *disorder) fill(t *psnTracker, ext int64) (filled bool, openedNS int64) 
 	openedNS = x.holes[i].atNS
 	x.absent--
 	switch h := &x.holes[i]; {
-	case h.from+1 == h.to:
+	case h.n == 1:
 		x.holes = slices.Delete(x.holes, i, i+1)
 	case ext == h.from:
 		h.from++
-	case ext == h.to-1:
-		h.to--
+		h.n--
+	case ext == h.to()-1:
+		h.n--
 	default:
-		right := hole{ext + 1, h.to, h.atNS, h.free}
-		h.to = ext
+		right := hole{ext + 1, h.atNS, int32(h.to() - ext - 1), h.free}
+		h.n = int32(ext - h.from)
 		x.holes = slices.Insert(x.holes, i+1, right)
 	}
 	return true, openedNS

@@ -52,7 +52,7 @@ type Recovery struct {
 }
 
 // MaxRecoveryEvents bounds the events kept of a flow.
-const MaxRecoveryEvents = 8
+const MaxRecoveryEvents = 4
 
 // RecoveryEvent is one restart, or one packet resent alone.
 type RecoveryEvent struct {

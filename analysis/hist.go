@@ -93,7 +93,7 @@ func (h *histogram) add(v int64) {
 		h.dense.add(octave, sub, 1)
 	default:
 		if len(h.list) == cap(h.list) {
-			grown := make([]bucket, len(h.list), len(h.list)+len(h.list)/2+4)
+			grown := make([]bucket, len(h.list), len(h.list)+len(h.list)/4+2)
 			copy(grown, h.list)
 			h.list = grown
 		}

@@ -154,7 +154,7 @@ func (t *psnTracker) ahead(p *seen, ext int64) (resent int64) {
 	x.endEvent()
 	t.run, x.outer = runNone, false
 	if ext > t.next {
-		x.open(hole{t.next, ext, p.ts, p.gapOK}, p.acked)
+		x.open(hole{t.next, p.ts, int32(ext - t.next), p.gapOK}, p.acked)
 	}
 	t.next = ext + 1
 	x.pos = ext
@@ -228,7 +228,6 @@ func (t *psnTracker) confirm() {
 	x.lost += x.fills + x.fillGap
 	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes = 0, 0, 0, 0, 0
 	t.run, x.outer = runResend, false
-	x.rewinds++
 	x.restarted()
 }
 
