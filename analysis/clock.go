@@ -76,7 +76,7 @@ func (t *tallies) halve() (cells int) {
 type clock struct {
 	width, origin int64
 	lo, hi        int64 // edges of window cur
-	cur, last     int32 // last: highest used
+	cur, last     int64 // last: highest used
 }
 
 func (c *clock) start(origin, width int64) {
@@ -91,8 +91,8 @@ func (c *clock) tick(ts int64) {
 }
 
 func (c *clock) seek(ts int64) {
-	c.cur = int32(max(ts-c.origin, 0) / c.width)
-	c.lo = c.origin + int64(c.cur)*c.width
+	c.cur = max(ts-c.origin, 0) / c.width
+	c.lo = c.origin + c.cur*c.width
 	c.hi = c.lo + c.width
 	c.last = max(c.last, c.cur)
 }

@@ -48,7 +48,8 @@ func fairnessOf(flows []rateCurve, startNS, binNS int64, bins int) fairness {
 	return f
 }
 
-func (f *fairness) bin(ns int64) int { return int((ns - f.startNS) / f.binNS) }
+// bin is the number of a time's bin; what is older than the first bin counts as in it.
+func (f *fairness) bin(ns int64) int { return int(max(ns-f.startNS, 0) / f.binNS) }
 
 // Events of Convergence.
 const (

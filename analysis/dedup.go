@@ -34,7 +34,7 @@ func newDedup(window int64) *dedup {
 
 // copyOf reports that r is a copy of a packet seen before. way is how the packets of its pair of hosts came so far.
 func (d *dedup) copyOf(r *record, way *uint32) bool {
-	e := dedupEntry{r.id&^0xffff | uint64(r.way>>16|1), r.ts}
+	e := dedupEntry{max(r.id&^0xffff|uint64(r.way>>16), 1), r.ts}
 	if d.sets == nil {
 		if *way == 0 {
 			*way = r.way

@@ -19,6 +19,7 @@ type disorder struct {
 	fillGap    int64 // numbers jumped over inside an undecided run
 	alone      int64 // of the fills: sent again alone, if the run is no restart
 	aloneBytes int64
+	copies     int64 // likewise, of packets seen before
 	lateNS     int64 // a fill that comes later than this was sent again
 
 	duplicates                        int64 // packets whose number was seen before
@@ -52,13 +53,14 @@ func (h *hole) to() int64 { return h.from + int64(h.n) }
 const (
 	maxHoles = 1024
 	maxFree  = 64
+	freeNS   = 10_000_000 // another tap may still have seen a packet there
 )
 
 // open adds a hole above all others. Free ones that are acknowledged are forgotten. When there are too many the oldest is
 // given up and counts as lost.
 func (x *disorder) open(h hole, acked int64) {
 	n := 0
-	for n < len(x.holes) && x.holes[n].free && (x.holes[n].to() <= acked+1 || len(x.holes)-n > maxFree) {
+	for n < len(x.holes) && x.holes[n].free && (x.holes[n].to() <= acked+1 && h.atNS-x.holes[n].atNS > freeNS || len(x.holes)-n > maxFree) {
 		n++
 	}
 	if n > 0 {
@@ -77,7 +79,10 @@ func (x *disorder) miss(h hole, ackedTo int64) {
 	if h.free {
 		return
 	}
-	seen := min(max(ackedTo+1-h.from, 0), int64(h.n))
+	var seen int64
+	if ackedTo >= h.from {
+		seen = min(ackedTo+1-h.from, int64(h.n))
+	}
 	x.missed += seen
 	x.lost += int64(h.n) - seen
 }

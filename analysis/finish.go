@@ -55,6 +55,9 @@ func (r *run) endNS() (end int64) {
 
 // settle brings all lanes to the same bins.
 func (r *run) settle() {
+	for _, l := range r.lanes {
+		r.halved = max(r.halved, l.halved)
+	}
 	for {
 		cells := 0
 		for _, l := range r.lanes {

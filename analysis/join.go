@@ -72,6 +72,9 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 	d.peer, best.peer = best, d
 	a.confidence, a.searches = int16(best.fits(psn, op, positive)), 0
 	a.candidates = nil
+	if c := a.cnps; c != nil && best.tx.ceAtNS <= c.lastNS { // a CNP has answered that mark before the pair was known
+		best.tx.flags &^= txMarked
+	}
 	return best
 }
 

@@ -62,6 +62,9 @@ func (l *lane) take(c *chunk) {
 
 func (l *lane) packet(r *record) {
 	ts := r.ts
+	for ts >= l.bins.hi && (ts-l.bins.origin)/l.bins.width >= int64(l.o.MaxCells) { // before the pipeline could say so
+		l.widen(l.halved + 1)
+	}
 	l.bins.tick(ts)
 	l.windows.tick(ts)
 	l.pieces.tick(ts)
@@ -139,7 +142,7 @@ func (d *direction) otherLife(r *record, qp uint32) bool {
 		}
 		step := t.req.distance(r.psn24())
 		return step > maxStep || step < -maxStep ||
-			step < -64 && t.ackedTo == t.req.next-1 && -step > int(t.outstanding)+64
+			step < -64 && t.ackedTo >= t.req.next-1 && -step > int(t.outstanding)+64
 	case op == roce.CNP:
 		return d.is(dirSuperseded)
 	case op.IsResponse():
@@ -158,7 +161,7 @@ func (d *direction) outlived(psn uint32) bool {
 	if p == nil || !p.sends() {
 		return false
 	}
-	return !p.covers(psn) || p.tx.ackedTo == p.tx.req.next-1 && psn != d.rx.lastAckPSN
+	return !p.covers(psn) || p.tx.ackedTo >= p.tx.req.next-1 && psn != d.rx.lastAckPSN
 }
 
 // sender is d's data side, made when first needed.
@@ -180,7 +183,7 @@ func (l *lane) answers(d *direction) *answers {
 
 // bin is the tally of the current bin.
 func (l *lane) bin(t *tallies) *tally {
-	s, cur := *t, l.bins.cur
+	s, cur := *t, int32(l.bins.cur)
 	if n := len(s); n > 0 {
 		if s[n-1].index == cur {
 			return &s[n-1]
@@ -246,7 +249,7 @@ func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, rese
 	case roce.ECT0, roce.ECT1:
 		c.ect++
 	}
-	t.window.add(t.react, int64(l.windows.cur), int(wire))
+	t.window.add(t.react, l.windows.cur, int(wire))
 	b := l.bin(&t.bins)
 	b.unique += unique
 	b.wire += wire
@@ -291,7 +294,7 @@ func (l *lane) cnp(d *direction, ts int64) {
 		if t.react == nil {
 			t.react = newReaction(l.windows.origin, l.windows.width)
 		}
-		t.react.cnp(&t.window, ts, int64(l.windows.cur))
+		t.react.cnp(&t.window, ts, l.windows.cur)
 	}
 }
 
@@ -344,7 +347,7 @@ func (l *lane) request(d *direction, r *record) {
 		if op.IsLast() || op.IsAtomic() {
 			t.req.x.again[kindOf(op)]++
 		}
-		if op.IsLast() {
+		if op.IsLast() && !read {
 			l.ends(d, ext, r.ts)
 		}
 	}

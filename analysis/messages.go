@@ -168,8 +168,9 @@ func (l *lane) ends(d *direction, ext, ts int64) {
 	}
 	if i > 0 {
 		switch m := q.at(i - 1); {
-		case m.kind() == msgRead || m.kind() == msgHeadless && m.first == ext:
+		case m.kind() == msgHeadless && m.first == ext:
 			return
+		case m.kind() == msgRead:
 		case ext == m.last():
 			if m.span < 0 { // seen before its beginning, and now again
 				m.end(ext, ts)
@@ -236,6 +237,7 @@ func (l *lane) ackTo(t *sender, ext, ts int64, positive bool) {
 
 // readDone takes the last READ response, at ext, seen on r for the request that t sent.
 func (l *lane) readDone(t, r *sender, ext, ts int64) {
+	t.ackedTo = max(t.ackedTo, ext)
 	for t.messages.len() > 0 {
 		m := t.messages.at(0)
 		if m.first > ext {

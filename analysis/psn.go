@@ -111,6 +111,9 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 		x.retransmitted++
 		x.retransmittedBytes += p.bytes
 		resent++
+		if p.newer || !p.older && x.event.nak.trigger == byNAK && x.event.nak.psn == p.psn {
+			x.copies++
+		}
 	}
 	if t.run == runOpen && x.stepped && x.dupSeen {
 		resent += x.fills
@@ -215,8 +218,11 @@ func (t *psnTracker) late() (resent int64) {
 	x.selective += x.alone
 	x.lost += x.alone
 	resent = x.alone
-	x.event.alone = x.event.alone || x.alone > 0
-	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes = 0, 0, 0, 0, 0
+	if !x.event.tail { // that is a restart of one packet
+		x.selective += x.copies
+		x.event.alone = x.event.alone || x.alone+x.copies > 0
+	}
+	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes, x.copies = 0, 0, 0, 0, 0, 0
 	return resent
 }
 
@@ -226,7 +232,7 @@ func (t *psnTracker) confirm() {
 	x.retransmitted += x.fills
 	x.retransmittedBytes += x.fillBytes
 	x.lost += x.fills + x.fillGap
-	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes = 0, 0, 0, 0, 0
+	x.fills, x.fillBytes, x.fillGap, x.alone, x.aloneBytes, x.copies = 0, 0, 0, 0, 0, 0
 	t.run, x.outer = runResend, false
 	x.restarted()
 }

@@ -101,7 +101,7 @@ func (x *disorder) note(e *resend) {
 	}
 	l := x.log
 	if e.nak.trigger != byTimeout {
-		add(&l.delay, e.atNS-e.nak.atNS)
+		add(&l.delay, e.delay())
 		if x.nak == e.nak {
 			x.nak = nakSeen{}
 		}
@@ -114,10 +114,13 @@ func (x *disorder) note(e *resend) {
 	}
 }
 
+// delay is from the NAK to the first packet; a clock that steps back makes it 0.
+func (e *resend) delay() int64 { return max(e.atNS-e.nak.atNS, 0) }
+
 func (e *resend) event() RecoveryEvent {
 	out := RecoveryEvent{TimeNS: e.atNS, Trigger: e.nak.trigger.String(), FromPSN: e.from, HighPSN: e.high, Packets: int64(e.packets), Skipped: int64(e.skipped)}
 	if e.nak.trigger != byTimeout {
-		out.NAKPSN, out.DelayNS = ptr(e.nak.psn), ptr(e.atNS-e.nak.atNS)
+		out.NAKPSN, out.DelayNS = ptr(e.nak.psn), ptr(e.delay())
 	}
 	return out
 }

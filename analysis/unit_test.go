@@ -156,6 +156,8 @@ func TestPSNTracker_resends(t *testing.T) {
 		{"skips", "1 2 3 4 5 N2 2 3 5 6", "nak 2+1us from 2 to 5: 3 sent, 1 skipped"},
 		{"alone", "1 2 4 5 N3 +3 6", "nak 3+1us from 3 to 5: 1 sent, 0 skipped"},
 		{"alone_after_long", "1 2 4 5 ... 3 6", "timeout from 3 to 5: 1 sent, 0 skipped"},
+		{"alone_seen_before", "1 2 3 4 5 N3 +3 6", "nak 3+1us from 3 to 5: 1 sent, 0 skipped"},
+		{"alone_at_end", "1 2 3 4 5 N3 +3", "nak 3+1us from 3 to 5: 1 sent, 0 skipped"},
 		{"twice", "1 2 3 4 N2 2 3 N2 2 3 4 5", "nak 2+1us from 2 to 4: 2 sent, 0 skipped; nak 2+1us from 2 to 4: 3 sent, 0 skipped"},
 		{"late_inside", "1 2 3 4 5 6 N2 2 3 5 4 6 7", "nak 2+1us from 2 to 6: 4 sent, 1 skipped"},
 	} {
