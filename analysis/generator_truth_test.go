@@ -63,30 +63,32 @@ func (g *gen) truth(records []genRecord) *genTruth {
 	}
 	for _, h := range g.halves {
 		n, back := names[h.name], names[h.back.name]
-		open := t.rivals && (g.p.skip > 0 || g.p.tapLoss > 0) // what would tell them apart may be missing
-		if proves(by[n], by[back]) {
+		own, others := proofs(by[n], by[back]), proofs(by[back], by[n])
+		if own > 0 {
 			t.answers[n] = back
 		}
-		if open {
+		// Where the tap missed packets, an answer to one of them speaks against a pair that is not beyond doubt.
+		if (g.p.skip > 0 || g.p.tapLoss > 0) && (t.rivals || own+others < 32) {
 			t.weak = append(t.weak, n, back)
-		} else if t.answers[n] == "" && (h.uc || len(by[n]) > 0 && len(by[back]) > 0 && !proves(by[back], by[n])) {
+		} else if t.answers[n] == "" && (h.uc || len(by[n]) > 0 && len(by[back]) > 0 && others == 0) {
 			t.weak = append(t.weak, n, back)
 		}
 	}
 	return t
 }
 
-// proves reports that an answer names a packet that the tap saw before, and is of the kind that was asked for.
-func proves(answers, data []*modelPacket) bool {
+// proofs counts answers that name a packet which the tap saw before, and that are of the kind that was asked for.
+func proofs(answers, data []*modelPacket) (n int) {
 	for _, a := range answers {
 		for _, p := range data {
 			asked := p.isReadReq() == a.isReadResp() && p.isAtomic() == (a.op == 18) || a.isAck() && !a.positive()
 			if (a.isAck() || a.isReadResp()) && p.isRequest() && p.order < a.order && p.psn == a.psn && asked {
-				return true
+				n++
+				break
 			}
 		}
 	}
-	return false
+	return n
 }
 
 // names names lives by what the tap saw: a life of which every packet was lost before it counts for nobody.

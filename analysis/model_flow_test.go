@@ -16,7 +16,7 @@ type modelFlow struct {
 	until                          string
 	bins                           map[int]*modelBin
 	dscp, pcp, vlan                map[int]bool
-	missed                         int64
+	missed                         [2]int64 // at least, at most
 	list, answers                  []*modelPacket
 }
 
@@ -131,7 +131,7 @@ func modelFlows(ps []modelPacket, binNS int64, answers map[string]string) map[st
 			}
 			f.answers = by[a]
 			f.rtt = modelTimes(list, by[a], f)
-			f.missed = modelMissed(list, by[a])
+			f.missed[0], f.missed[1] = modelMissed(list, by[a])
 		}
 		if len(f.msg) == 0 {
 			f.until = "last_packet"
@@ -186,7 +186,7 @@ func (f *modelFlow) asksReads() bool {
 
 // modelMissed counts numbers between the first and the last that the tap saw, of which a positive acknowledgement covers what
 // the tap never saw.
-func modelMissed(list, answers []*modelPacket) (n int64) {
+func modelMissed(list, answers []*modelPacket) (least, most int64) {
 	seen := map[int]bool{}
 	first, highest, any := 0, 0, false
 	for _, p := range list {
@@ -200,18 +200,29 @@ func modelMissed(list, answers []*modelPacket) (n int64) {
 			seen[p.psn], any = true, true
 		}
 	}
-	acked := first
+	placed, acked := first, first
 	for _, a := range answers {
-		if any && a.isAck() && a.positive() && modelDiff(a.psn, acked) > 0 {
+		if !any || !a.isAck() || !a.positive() {
+			continue
+		}
+		if modelDiff(a.psn, acked) > 0 {
 			acked = a.psn
+		}
+		for _, p := range list {
+			if p.isRequest() && p.order < a.order && modelDiff(p.psn, a.psn) >= 0 && modelDiff(a.psn, placed) > 0 {
+				placed = a.psn
+			}
 		}
 	}
 	for psn := first; modelDiff(psn, acked) <= 0 && modelDiff(psn, highest) < 0; psn = (psn + 1) & 0xffffff {
 		if !seen[psn] {
-			n++
+			most++
+			if modelDiff(psn, placed) <= 0 {
+				least++
+			}
 		}
 	}
-	return n
+	return least, most
 }
 
 // modelPairs joins answers to data: the direction that sent most of the acknowledged PSNs before they were acknowledged.
