@@ -237,7 +237,7 @@ func (h *genHalf) arrive(i int, ce bool) {
 			return
 		}
 		if last := h.packets[h.expected-1]; p.ackReq || h.expected > i+1 && last.op != 12 {
-			h.ack(h.expected-1, last.op)
+			h.ack(h.expected - 1)
 		}
 		h.refuseNext()
 	case i > h.expected && h.g.p.selective && p.op != 12:
@@ -248,7 +248,7 @@ func (h *genHalf) arrive(i int, ce bool) {
 	case p.op == 12:
 		h.respond(i)
 	case (p.ackReq || h.g.p.selective) && p.op != 12: // who repeats one packet waits for an answer to it
-		h.ack(h.expected-1, p.op)
+		h.ack(h.expected - 1)
 	}
 }
 
@@ -313,14 +313,14 @@ func (h *genHalf) refuseNext() {
 	}
 }
 
-func (h *genHalf) ack(i, op int) {
+func (h *genHalf) ack(i int) {
 	for ; i >= 0 && h.packets[i].op == 12; i-- { // READs are answered by their data
 	}
 	if i < 0 {
 		return
 	}
 	kind := 17
-	if op == 19 || op == 20 {
+	if op := h.packets[i].op; op == 19 || op == 20 {
 		kind = 18
 	}
 	h.answer(kind, h.psn(i), 0x1f, func() { h.acked(i) })

@@ -64,7 +64,7 @@ func (g *gen) truth(records []genRecord) *genTruth {
 	for _, h := range g.halves {
 		n, back := names[h.name], names[h.back.name]
 		own, others := proofs(by[n], by[back]), proofs(by[back], by[n])
-		if own > 0 {
+		if own > 0 || t.told && len(by[n]) > 0 && len(by[back]) > 0 {
 			t.answers[n] = back
 		}
 		// Where the tap missed packets, an answer to one of them speaks against a pair that is not beyond doubt.

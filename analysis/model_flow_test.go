@@ -265,7 +265,7 @@ func modelPairs(by map[string][]*modelPacket) map[string]string {
 // modelTimes gives the round-trip times of RC data in list with its answers, and adds the completion times to f.
 func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 	type answer struct {
-		t        int64
+		t, order int64
 		psn      int // all up to it are acknowledged
 		positive bool
 	}
@@ -273,22 +273,22 @@ func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 	for _, a := range answers {
 		switch {
 		case a.isAck() && a.positive():
-			as = append(as, answer{a.t, a.psn, true})
+			as = append(as, answer{a.t, a.order, a.psn, true})
 		case a.isAck():
-			as = append(as, answer{a.t, (a.psn - 1) & 0xffffff, false})
+			as = append(as, answer{a.t, a.order, (a.psn - 1) & 0xffffff, false})
 		case a.isReadResp() && a.isFirst():
-			as = append(as, answer{a.t, (a.psn - 1) & 0xffffff, false})
+			as = append(as, answer{a.t, a.order, (a.psn - 1) & 0xffffff, false})
 		}
 	}
 	covering := func(psn int, after int64) (answer, bool) {
 		for _, a := range as {
-			if a.t >= after && modelDiff(a.psn, psn) >= 0 {
+			if a.order >= after && modelDiff(a.psn, psn) >= 0 {
 				return a, true
 			}
 		}
 		return answer{}, false
 	}
-	// second gives the time at which psn was seen again.
+	// second gives where psn was seen again.
 	second := map[int]int64{}
 	firstSeen := map[int]int64{}
 	for _, p := range list {
@@ -296,9 +296,9 @@ func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 			continue
 		}
 		if _, ok := firstSeen[p.psn]; !ok {
-			firstSeen[p.psn] = p.t
+			firstSeen[p.psn] = p.order
 		} else if _, ok := second[p.psn]; !ok {
-			second[p.psn] = p.t
+			second[p.psn] = p.order
 		}
 	}
 	highest, any := 0, false
@@ -313,14 +313,14 @@ func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 		if !beyond || !p.ackReq || p.isReadReq() {
 			continue
 		}
-		if a, ok := covering(p.psn, p.t); ok && a.positive {
-			if again, ok := second[p.psn]; !ok || again > a.t {
+		if a, ok := covering(p.psn, p.order); ok && a.positive {
+			if again, ok := second[p.psn]; !ok || again > a.order {
 				rtt = append(rtt, a.t-p.t)
 			}
 		}
 	}
 	for _, m := range modelMessages(list) {
-		if a, ok := covering(m.last, m.lastT); ok {
+		if a, ok := covering(m.last, m.lastOrder); ok {
 			f.completed(m.op, a.t-m.firstT)
 		}
 	}
@@ -328,17 +328,18 @@ func modelTimes(list, answers []*modelPacket, f *modelFlow) (rtt []int64) {
 }
 
 type modelMessage struct {
-	first, last   int
-	firstT, lastT int64
-	op            string
+	first, last int
+	firstT      int64
+	lastOrder   int64
+	op          string
 }
 
-// modelMessages pairs each first packet with the last packet of its message, by PSN. The times are of the first
+// modelMessages pairs each first packet with the last packet of its message, by PSN. Time and order are those of the first
 // sighting of either.
 func modelMessages(list []*modelPacket) []modelMessage {
 	type edge struct {
 		psn         int
-		t           int64
+		t, order    int64
 		first, last bool
 		op          string
 	}
@@ -348,9 +349,9 @@ func modelMessages(list []*modelPacket) []modelMessage {
 		if p.isRequest() && !seen[p.psn] {
 			seen[p.psn] = true
 			if p.isReadReq() {
-				edges = append(edges, edge{p.psn, p.t, true, false, ""}) // a border, but no message of ours
+				edges = append(edges, edge{p.psn, p.t, p.order, true, false, ""}) // a border, but no message of ours
 			} else if p.isFirst() || p.isLast() {
-				edges = append(edges, edge{p.psn, p.t, p.isFirst(), p.isLast(), p.operation()})
+				edges = append(edges, edge{p.psn, p.t, p.order, p.isFirst(), p.isLast(), p.operation()})
 			}
 		}
 	}
@@ -366,9 +367,9 @@ func modelMessages(list []*modelPacket) []modelMessage {
 		}
 		switch {
 		case e.last:
-			out = append(out, modelMessage{e.psn, e.psn, e.t, e.t, e.op})
+			out = append(out, modelMessage{e.psn, e.psn, e.t, e.order, e.op})
 		case i+1 < len(edges) && !edges[i+1].first:
-			out = append(out, modelMessage{e.psn, edges[i+1].psn, e.t, edges[i+1].t, edges[i+1].op})
+			out = append(out, modelMessage{e.psn, edges[i+1].psn, e.t, edges[i+1].order, edges[i+1].op})
 		}
 	}
 	return out
