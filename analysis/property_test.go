@@ -80,7 +80,7 @@ func settle(p *genParams) (times bool) {
 	if p.reuse != "" {
 		p.duplicate, p.reorder = 0, 0 // the old life's packets would come in the new one
 	}
-	if p.skip > 0 && p.bidirectional { // a life of which only acknowledgements are left, and the data of the next, look like one
+	if (p.skip > 0 || p.tapLoss > 0) && p.bidirectional { // a life of which only acknowledgements are left, and the data of the next, look like one
 		p.lives = 1
 	}
 	if p.tick > 1 { // packets of one time stay in the order of the file
