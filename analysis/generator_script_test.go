@@ -139,9 +139,6 @@ func TestRun_recovery(t *testing.T) {
 
 // TestRun_pacingScope: the receiver counts CNPs together by a scope, and the analysis finds out by which.
 func TestRun_pacingScope(t *testing.T) {
-	if !haveScopes {
-		return
-	}
 	for _, scope := range []string{ScopeQP, ScopeIPPair, ScopeDestination, ScopePort, "none"} {
 		t.Run(scope, func(t *testing.T) {
 			for seed := range uint64(5) {

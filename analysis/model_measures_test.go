@@ -9,22 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What waits for the engine.
-const (
-	haveEngine       = true // late records, lives, selective senders, READs among others
-	haveFlowMeasures = true // ce_share, cnp_gap_ns, cnp_delay_ns, reaction, bursts, completion_ns, pcp, vlan
-	haveMissed       = true
-	haveRecovery     = false // selective_packets, recovery
-	haveReceivers    = true
-	haveScopes       = true
-	havePauses       = true
-	haveFairness     = true // sent_bps, series.jain, common, min_max
-	haveConvergence  = true
-	haveConnections  = true
-	haveTotals       = true
-	haveFreeHoles    = true // acknowledged packets that come late behind a READ
-	haveNearReads    = true // near reuse after a READ
-)
+// haveRecovery: packets of a restart must not count as sent again alone.
+const haveRecovery = false
 
 // compareMeasures holds everything beyond the counts of flows to the model.
 func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flows map[string]*modelFlow, times bool) {
@@ -35,7 +21,7 @@ func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flow
 	}
 	for i, f := range doc.Flows {
 		w := flows[f.ID]
-		if w == nil || !haveFlowMeasures {
+		if w == nil {
 			continue
 		}
 		if want := float64(w.ce) / float64(w.packets); !nearFloat(f.CEShare, &want) {
@@ -49,7 +35,7 @@ func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flow
 			t.Errorf("flow %s: DSCP, PCP, VLAN (-model +analysis):\n%s", f.ID, diff)
 		}
 		compareSent(t, doc, i, w)
-		if haveMissed && !truth.rivals && w.read == 0 && !w.asksReads() && (f.MissedByTap < w.missed[0] || f.MissedByTap > w.missed[1]) {
+		if !truth.rivals && w.read == 0 && !w.asksReads() && (f.MissedByTap < w.missed[0] || f.MissedByTap > w.missed[1]) {
 			t.Errorf("flow %s: %d packets missed by the tap, the model says %v", f.ID, f.MissedByTap, w.missed)
 		}
 		if strings.Contains(strings.Join(f.Notes, " "), "may be those of another one") || !times {
@@ -65,21 +51,13 @@ func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flow
 			compareNotified(t, &f, w, origin, o.TimeScale, truth.told)
 		}
 	}
-	if haveReceivers {
-		compareReceivers(t, doc, o, truth)
-	}
-	if haveScopes {
-		compareScopes(t, doc, truth)
-	}
-	if havePauses {
-		comparePauses(t, doc, o, truth)
-	}
-	if haveFairness && len(truth.packets) > 0 {
+	compareReceivers(t, doc, o, truth)
+	compareScopes(t, doc, truth)
+	comparePauses(t, doc, o, truth)
+	if len(truth.packets) > 0 {
 		compareFairness(t, doc, flows, origin)
 	}
-	if haveTotals {
-		compareTotals(t, doc, truth)
-	}
+	compareTotals(t, doc, truth)
 }
 
 func set(x []int) map[int]bool {
@@ -326,18 +304,16 @@ func compareFairness(t reporter, doc *Document, flows map[string]*modelFlow, ori
 			t.Errorf("bin %d: Jain %v, the model says %v", b, got, want)
 		}
 	}
-	if haveConvergence {
-		want := modelConvergence(flows, senders, origin, width, doc.Series.Bins)
-		got := append([]Convergence(nil), doc.Aggregate.Convergence...)
-		for i := range got {
-			if (got[i].TimeNS == nil) != (got[i].Reason != "") {
-				t.Errorf("convergence %+v: a reason is for what has no time", got[i])
-			}
-			got[i].Reason = ""
+	want := modelConvergence(flows, senders, origin, width, doc.Series.Bins)
+	got := append([]Convergence(nil), doc.Aggregate.Convergence...)
+	for i := range got {
+		if (got[i].TimeNS == nil) != (got[i].Reason != "") {
+			t.Errorf("convergence %+v: a reason is for what has no time", got[i])
 		}
-		if diff := cmp.Diff(want, got, cmp.Comparer(nearFloat)); diff != "" {
-			t.Errorf("convergence (-model +analysis):\n%s", diff)
-		}
+		got[i].Reason = ""
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(nearFloat)); diff != "" {
+		t.Errorf("convergence (-model +analysis):\n%s", diff)
 	}
 }
 

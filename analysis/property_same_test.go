@@ -38,9 +38,6 @@ func TestRun_sameBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawParams(t)
 		settle(&p)
-		if !haveEngine {
-			p.mirrors = false // the interfaces of two files differ
-		}
 		g := generate(p)
 		f := g.file()
 		o := Options{Bin: 100 * time.Microsecond, CheckICRC: p.icrc, LinkRateBps: 1e10, TimeScale: 0.1}
@@ -111,9 +108,6 @@ func TestRun_twoTaps(t *testing.T) {
 		p := drawTraffic(t)
 		settle(&p)
 		p.ipidZero, p.ipv6, p.duplicate, p.reuse, p.lives = false, false, 0, "", 1 // the identification tells a copy from one sent again
-		if !haveFreeHoles {
-			p.readShare = false
-		}
 		skew := rapid.Int64Range(-20_000, 20_000).Draw(t, "skew")
 		drop := drawShare(t, "missed by each tap", 0.2)
 		g := generate(p)
