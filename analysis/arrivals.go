@@ -85,14 +85,14 @@ func (a *arrivals) see(ts int64, dst addrID, wire int) {
 	if i < 0 {
 		i = int32(len(a.all))
 		a.byDst[dst] = i
-		a.all = append(a.all, arrival{dst: dst, first: ts, last: ts})
+		a.all = append(a.all, arrival{dst: dst, first: ts, last: ts, busy: burst{sizes: newDense()}, busyNS: newDense(), queue: newDense()})
 	}
 	r := &a.all[i]
 	gap, elapsed := a.gap, ts-r.last
 	if a.perNS > 0 {
 		gap = int64(a.twoBytes * float64(wire))
 		r.backlog = max(0, r.backlog-float64(max(elapsed, 0))*a.perNS) + float64(wire)
-		add(&r.queue, int64(r.backlog))
+		r.queue.add(int64(r.backlog))
 	}
 	if r.busy.bytes > 0 && elapsed <= gap { // the usual case of burst.add, without the call
 		r.busy.last = max(r.busy.last, ts)
@@ -121,7 +121,7 @@ func (a *arrivals) finish(addr func(addrID) netip.Addr) []QueueAt {
 			r.ended(length)
 		}
 		q := QueueAt{Dst: addr(r.dst).String(), GapNS: gap, BusyNS: r.busyNS.latency(1), BusyBytes: r.busy.summary(gap), BusyShare: share(r.busySum, r.last-r.first)}
-		if h := r.queue; h != nil {
+		if h := r.queue; a.perNS > 0 {
 			q.QueueBytes = &Queue{P50: h.quantile(0.5), P99: h.quantile(0.99), Max: h.max}
 		}
 		out = append(out, q)

@@ -23,7 +23,7 @@ type dedupEntry struct {
 }
 
 const (
-	dedupRecent  = 1 << 15 // 512 KiB
+	dedupRecent  = 1 << 12 // 64 KiB: copies come from the first packets on
 	dedupSets    = 1 << 11
 	dedupMaxSets = 1 << 16 // 4 MiB
 )

@@ -76,14 +76,7 @@ func (h *histogram) add(v int64) {
 			return
 		}
 	}
-	lo, hi := 0, len(h.list)
-	for lo < hi {
-		if mid := (lo + hi) / 2; h.list[mid]&^bucketFull < at {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
+	lo := h.search(at)
 	switch found := lo < len(h.list) && h.list[lo]&^bucketFull == at; {
 	case found && h.list[lo]&bucketFull < bucketFull:
 		h.list[lo]++
@@ -101,6 +94,30 @@ func (h *histogram) add(v int64) {
 		h.last = lo
 	}
 }
+
+// search is where the bucket at is in the list, or belongs. The loop has no branch that depends on the values: which way
+// it goes cannot be foreseen.
+func (h *histogram) search(at bucket) int {
+	list := h.list
+	if len(list) == 0 {
+		return 0
+	}
+	base, n := 0, len(list)
+	for n > 1 {
+		half := n >> 1
+		if list[base+half-1]|bucketFull < at {
+			base += half
+		}
+		n -= half
+	}
+	if list[base]|bucketFull < at {
+		base++
+	}
+	return base
+}
+
+// newDense is a histogram for very many samples.
+func newDense() *histogram { return &histogram{dense: new(octaves)} }
 
 // spread turns the list into octaves.
 func (h *histogram) spread() {

@@ -103,44 +103,69 @@ type pairCache struct {
 }
 
 type pairEntry struct {
-	src, dst [16]byte
-	id       uint32 // pairID plus 1; 0 is empty
+	words [4]uint64 // source and destination, each in two
+	id    uint32    // pairID plus 1; 0 is empty
 }
 
 // id is interner.id, mostly without it.
 func (c *pairCache) id(src, dst *[16]byte) (id pairID, ok bool) {
-	if c.slots == nil {
-		c.slots = make([]pairEntry, 64)
-	}
-	e := c.find(src, dst)
-	if e.id != 0 {
-		return pairID(e.id - 1), true
-	}
-	if id, ok = c.t.id(*src, *dst); !ok {
-		return 0, false
-	}
-	*e = pairEntry{*src, *dst, uint32(id) + 1}
-	if c.n++; c.n*2 > len(c.slots) {
-		old := c.slots
-		c.slots = make([]pairEntry, 2*len(old))
-		for i := range old {
-			if old[i].id != 0 {
-				*c.find(&old[i].src, &old[i].dst) = old[i]
+	be := binary.BigEndian
+	return c.find(be.Uint64(src[:]), be.Uint64(src[8:]), be.Uint64(dst[:]), be.Uint64(dst[8:]))
+}
+
+// id4 is id for IPv4.
+func (c *pairCache) id4(src, dst uint32) (id pairID, ok bool) {
+	return c.find(0, 0xffff_0000_0000|uint64(src), 0, 0xffff_0000_0000|uint64(dst))
+}
+
+func (c *pairCache) find(s0, s1, d0, d1 uint64) (id pairID, ok bool) {
+	hi, lo := bits.Mul64(s1^bits.RotateLeft64(s0, 31)^0x9e3779b97f4a7c15, bits.RotateLeft64(d1, 17)^d0^0xbf58476d1ce4e5b9)
+	if len(c.slots) > 0 {
+		mask := uint64(len(c.slots) - 1)
+		for i := (hi ^ lo) & mask; ; i = (i + 1) & mask {
+			e := &c.slots[i]
+			if e.id == 0 {
+				break
+			}
+			if w := &e.words; w[3] == d1 && w[1] == s1 && w[0] == s0 && w[2] == d0 {
+				return pairID(e.id - 1), true
 			}
 		}
 	}
+	return c.learn([4]uint64{s0, s1, d0, d1})
+}
+
+// learn asks for a pair that is not known yet.
+func (c *pairCache) learn(words [4]uint64) (id pairID, ok bool) {
+	var src, dst [16]byte
+	be := binary.BigEndian
+	be.PutUint64(src[:], words[0])
+	be.PutUint64(src[8:], words[1])
+	be.PutUint64(dst[:], words[2])
+	be.PutUint64(dst[8:], words[3])
+	if id, ok = c.t.id(src, dst); !ok {
+		return 0, false
+	}
+	if c.n++; c.n*2 > len(c.slots) {
+		old := c.slots
+		c.slots = make([]pairEntry, max(64, 2*len(old)))
+		for i := range old {
+			if old[i].id != 0 {
+				c.put(old[i])
+			}
+		}
+	}
+	c.put(pairEntry{words, uint32(id) + 1})
 	return id, true
 }
 
-func (c *pairCache) find(src, dst *[16]byte) *pairEntry {
-	le := binary.LittleEndian
-	a, b := le.Uint64(src[8:]), le.Uint64(dst[8:])
-	hi, lo := bits.Mul64(a^bits.RotateLeft64(le.Uint64(src[:]), 31)^0x9e3779b97f4a7c15, bits.RotateLeft64(b, 17)^le.Uint64(dst[:])^0xbf58476d1ce4e5b9)
+func (c *pairCache) put(e pairEntry) {
+	w := &e.words
+	hi, lo := bits.Mul64(w[1]^bits.RotateLeft64(w[0], 31)^0x9e3779b97f4a7c15, bits.RotateLeft64(w[3], 17)^w[2]^0xbf58476d1ce4e5b9)
 	mask := uint64(len(c.slots) - 1)
-	for i := (hi ^ lo) & mask; ; i = (i + 1) & mask {
-		e := &c.slots[i]
-		if e.id == 0 || le.Uint64(e.dst[8:]) == b && le.Uint64(e.src[8:]) == a && e.src == *src && e.dst == *dst {
-			return e
-		}
+	i := (hi ^ lo) & mask
+	for c.slots[i].id != 0 {
+		i = (i + 1) & mask
 	}
+	c.slots[i] = e
 }

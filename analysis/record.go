@@ -114,12 +114,44 @@ func (r *record) encode(ts int64, f *roce.Frame, pair pairID, iface int) {
 	r.psn = psn
 	r.payload, r.wire = uint32(f.PayloadLen), uint32(f.WireLen)
 	r.srcPort, r.tos = f.SrcPort, f.TOS
-	r.way = uint32(way*0x9e3779b97f4a7c15>>32) | 1  // 0 is none
-	const changing = flagFECN | flagBECN | flagVLAN // may be set on the way, as the ECN bits
-	hi, lo := bits.Mul64(uint64(r.psn&^changing)|uint64(r.dstQP)<<32^0x243f6a8885a308d3, uint64(pair)|uint64(r.srcPort)<<32|uint64(r.ipid)<<48)
-	hi, lo = bits.Mul64(hi^lo^uint64(r.aeth)^uint64(r.word)<<11^uint64(r.payload)<<40, 0xa0761d6478bd642f)
-	r.id = hi ^ lo
+	r.identify(way)
 	if f.Mirrored {
 		r.recFlags |= recMirrored
 	}
+}
+
+// identify sets what finds copies of the packet.
+func (r *record) identify(way uint64) {
+	r.way = uint32(way*0x9e3779b97f4a7c15>>32) | 1  // 0 is none
+	const changing = flagFECN | flagBECN | flagVLAN // may be set on the way, as the ECN bits
+	hi, lo := bits.Mul64(uint64(r.psn&^changing)|uint64(r.dstQP)<<32^0x243f6a8885a308d3, uint64(r.pair)|uint64(r.srcPort)<<32|uint64(r.ipid)<<48)
+	hi, lo = bits.Mul64(hi^lo^uint64(r.aeth)^uint64(r.word)<<11^uint64(r.payload)<<40, 0xa0761d6478bd642f)
+	r.id = hi ^ lo
+}
+
+// The flags of a record's PSN that a BTH has elsewhere.
+const (
+	bthFECN   = 1 << 31 // in the word of the QP
+	bthBECN   = 1 << 30
+	bthAckReq = 1 << 31 // in the word of the PSN
+)
+
+// encodeUsual is encode for a packet that was read without a frame.
+func (r *record) encodeUsual(ts int64, u *roce.Usual, wire int, pair pairID, iface int) {
+	psn := u.PSN&roce.PSNMask | flagIPID
+	psn |= u.PSN / bthAckReq * flagAckReq
+	psn |= u.QP / bthFECN * flagFECN
+	psn |= u.QP / bthBECN & 1 * flagBECN
+	var word, aeth uint32
+	switch op := u.Opcode; {
+	case op.HasRETH():
+		psn |= flagRETH
+		word = u.DMALen
+	case op.HasAETH():
+		psn |= flagAETH
+		aeth = u.AETH
+	}
+	*r = record{ts: ts, key: ts, pair: pair, dstQP: u.QP&0xffffff | uint32(u.Opcode)<<24, psn: psn, word: word, aeth: aeth,
+		payload: uint32(u.Payload), wire: uint32(wire), srcPort: u.SrcPort, ipid: u.IPID, tos: u.TOS}
+	r.identify(uint64(u.TTL) | uint64(iface)<<8)
 }

@@ -99,6 +99,7 @@ type parser struct {
 	checkICRC bool
 	pairs     pairCache
 	sides     *sideStore
+	usual     roce.Usual
 	frame     roce.Frame
 	batch     capture.Batch
 }
@@ -107,6 +108,7 @@ type parser struct {
 func (x *parser) parse(s *source, base int64, p *parsed) error {
 	*p = parsed{records: p.records[:0], ifacePkts: p.ifacePkts[:0], sorted: true}
 	f := &x.frame
+	u := &x.usual
 	for i := range x.batch.Packets {
 		k := &x.batch.Packets[i]
 		p.packets++
@@ -114,8 +116,8 @@ func (x *parser) parse(s *source, base int64, p *parsed) error {
 		if k.OrigLen > len(k.Data) {
 			p.snapped = true
 		}
-		for len(p.ifacePkts) <= k.Iface {
-			p.ifacePkts = append(p.ifacePkts, 0)
+		if len(p.ifacePkts) <= k.Iface {
+			p.ifacePkts = append(p.ifacePkts, make([]int64, k.Iface+1-len(p.ifacePkts))...)
 		}
 		p.ifacePkts[k.Iface]++
 		if k.NoTime {
@@ -123,6 +125,20 @@ func (x *parser) parse(s *source, base int64, p *parsed) error {
 			continue
 		}
 		p.time(k.TimeNS)
+		if k.LinkType == roce.LinkEthernet && u.Decode(k.Data, k.OrigLen, x.port) && u.QP&0xffffff != 1 {
+			pair, ok := x.pairs.id4(u.Src, u.Dst)
+			if !ok {
+				return fmt.Errorf("capture %s: packet %d: %w", s.in.Path, base+p.packets, errPairs)
+			}
+			p.roce++
+			r := p.add(k.TimeNS)
+			r.encodeUsual(k.TimeNS, u, max(k.OrigLen, len(k.Data)), pair, s.index<<16|k.Iface)
+			if x.checkICRC {
+				good, checked := u.CheckICRC(k.Data)
+				r.checked(good, checked)
+			}
+			continue
+		}
 		if err := f.Decode(k.LinkType, k.Data, k.OrigLen, x.port); err != nil {
 			return fmt.Errorf("capture %s: packet %d: %w", s.in.Path, base+p.packets, err)
 		}
@@ -173,6 +189,17 @@ func (p *parsed) add(ts int64) *record {
 	return &p.records[n]
 }
 
+// checked notes what the ICRC says. A packet with a wrong one is analysed as it is: the receiver drops it.
+func (r *record) checked(good, checked bool) {
+	switch {
+	case !checked:
+	case good:
+		r.recFlags |= recICRCGood
+	default:
+		r.recFlags |= recICRCBad
+	}
+}
+
 var errPairs = fmt.Errorf("more than %d pairs of addresses: a scan, or not RoCE on this port (analyse a filtered capture: tcpdump -r IN -w OUT host ADDRESS)", maxPairs)
 
 func (x *parser) roce(p *parsed, k *capture.Packet, iface int) error {
@@ -185,11 +212,8 @@ func (x *parser) roce(p *parsed, k *capture.Packet, iface int) error {
 	r := p.add(k.TimeNS)
 	r.encode(k.TimeNS, f, pair, iface)
 	if x.checkICRC {
-		if good, checked := f.CheckICRC(k.Data); checked {
-			if r.recFlags |= recICRCGood; !good {
-				r.recFlags ^= recICRCGood | recICRCBad // counted, and analysed as it is: the receiver drops it
-			}
-		}
+		good, checked := f.CheckICRC(k.Data)
+		r.checked(good, checked)
 	}
 	if f.BTH.Opcode == roce.CNP {
 		mac := sourceMAC(k, f)

@@ -10,10 +10,12 @@ type Batch struct {
 // maxBatch bounds the packets of a batch.
 const maxBatch = 4096
 
-// batchSource is what a format gives to fill a batch: its Next, and whether the next record is in memory as a whole.
+// batchSource is what a format gives to fill a batch.
 type batchSource interface {
 	Next(p *Packet) error
-	buffered() bool
+	// buffered appends the packets that are in memory as a whole, as many as b has room for. What Next must be asked for it
+	// leaves.
+	buffered(b *Batch)
 }
 
 // readBatch fills b with the packets that one buffer holds. The first may need reading; an error after it ends the
@@ -28,20 +30,15 @@ func (f *file) readBatch(r batchSource, b *Batch) error {
 	}
 	f.lend(b)
 	defer f.takeBack(b)
-	for len(b.Packets) < maxBatch {
-		n := len(b.Packets)
-		if n > 0 && !r.buffered() {
-			return nil
-		}
-		b.Packets = b.Packets[:n+1]
-		if err := r.Next(&b.Packets[n]); err != nil {
-			b.Packets = b.Packets[:n]
-			if n > 0 {
-				return nil
-			}
-			return err
-		}
+	if r.buffered(b); len(b.Packets) > 0 {
+		return nil
 	}
+	b.Packets = b.Packets[:1]
+	if err := r.Next(&b.Packets[0]); err != nil {
+		b.Packets = b.Packets[:0]
+		return err
+	}
+	r.buffered(b)
 	return nil
 }
 

@@ -109,9 +109,22 @@ func (r *pcapReader) badFraction(frac uint32) error {
 func (r *pcapReader) ReadBatch(b *Batch) error { return r.readBatch(r, b) }
 
 // buffered implements batchSource.
-func (r *pcapReader) buffered() bool {
-	if r.have() < pcapRecordHeader {
-		return false
+func (r *pcapReader) buffered(b *Batch) {
+	for len(b.Packets) < cap(b.Packets) && r.have() >= pcapRecordHeader {
+		h := r.buf[r.lo:r.hi]
+		frac, n, orig := r.u32(h[4:]), r.u32(h[8:]), r.u32(h[12:])
+		if uint32(len(h)-pcapRecordHeader) < n || frac >= r.fraction {
+			return // Next says what it is
+		}
+		i := len(b.Packets)
+		b.Packets = b.Packets[:i+1]
+		p := &b.Packets[i]
+		p.TimeNS = int64(r.u32(h))*1e9 + int64(frac)*r.perUnitNS
+		p.NoTime = false
+		p.Data = h[pcapRecordHeader : pcapRecordHeader+n : pcapRecordHeader+n]
+		p.OrigLen = max(int(orig), int(n))
+		p.Iface = 0
+		p.LinkType = r.link
+		r.advance(pcapRecordHeader + int(n))
 	}
-	return r.have() >= pcapRecordHeader+int(r.u32(r.buf[r.lo+8:]))
 }

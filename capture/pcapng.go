@@ -362,16 +362,23 @@ func (r *pcapngReader) options(b []byte) func(yield func(code uint16, v []byte) 
 // ReadBatch implements Reader.
 func (r *pcapngReader) ReadBatch(b *Batch) error { return r.readBatch(r, b) }
 
-// buffered implements batchSource. Next passes over blocks that hold no packet, so it must find one within what is in memory:
-// only a packet block at the very front counts.
-func (r *pcapngReader) buffered() bool {
-	if r.have() < 8 {
-		return false
+// buffered implements batchSource.
+func (r *pcapngReader) buffered(b *Batch) {
+	for len(b.Packets) < cap(b.Packets) && r.have() >= 8 {
+		h := r.buf[r.lo:]
+		switch r.u32(h) {
+		case blockEnhancedPacket, blockSimplePacket, blockPacketObsolete:
+		default:
+			return // Next passes over such blocks, and may have to read on
+		}
+		if r.have() < int(r.u32(h[4:])) {
+			return
+		}
+		n := len(b.Packets)
+		b.Packets = b.Packets[:n+1]
+		if r.Next(&b.Packets[n]) != nil { // it will say so again
+			b.Packets = b.Packets[:n]
+			return
+		}
 	}
-	b := r.buf[r.lo:]
-	switch r.u32(b) {
-	case blockEnhancedPacket, blockSimplePacket, blockPacketObsolete:
-		return r.have() >= int(r.u32(b[4:]))
-	}
-	return false
 }
