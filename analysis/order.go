@@ -51,8 +51,11 @@ type stretch struct {
 // chunk is a lane's portion of records.
 type chunk struct {
 	n    int
-	recs [1024]record
+	recs [chunkRecords]record
 }
+
+// chunkRecords is how many.
+const chunkRecords = 1024
 
 // maxHeld bounds the records that wait for late ones.
 const maxHeld = 1 << 18

@@ -69,7 +69,7 @@ func (c laneCells) atLeast(halved int32) int {
 
 const (
 	maxLanes   = 16
-	lanesFull  = 3 * maxLanes // so many waiting chunks are worked on before more is read
+	lanesFull  = 3 * maxLanes
 	maxReading = 4
 )
 
