@@ -51,6 +51,10 @@ func (g *gen) workload(uc bool, reads float64) (ps []genPacket) {
 		}
 		n := (size + g.p.mtu - 1) / g.p.mtu
 		kind := g.r.IntN(4)
+		if g.p.writes > 0 {
+			size, kind = g.p.writes, 0
+			n = (size + g.p.mtu - 1) / g.p.mtu
+		}
 		switch {
 		case g.chance(reads):
 			ps = append(ps, genPacket{op: 12, dmalen: size, ackReq: true, psns: n})

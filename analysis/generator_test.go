@@ -23,6 +23,7 @@ type genParams struct {
 	pairs               int     // queue pairs
 	hosts               int     // senders; all send to one receiver
 	messages            int     // per life
+	writes              int     // all of them are WRITEs of so many bytes
 	lives               int     // of each QP number
 	reuse               string  // PSNs of the next life: "" far away, "near" a step back, "cm" anywhere after a handshake
 	lossBefore          float64 // before the tap, data

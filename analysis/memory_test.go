@@ -25,7 +25,7 @@ func TestRun_memoryIsBounded(t *testing.T) {
 		t.Skip("needs half a second")
 	}
 	held := func(packets int) int64 {
-		return heldBy(t, Options{MaxCells: 1 << 14, Workers: 1}, benchCapture(t, packets, 200))
+		return heldBy(t, Options{MaxCells: 1 << 14, Workers: 1}, benchCapture(t, packets, 200, true))
 	}
 	short, long := held(100_000), held(600_000)
 	t.Logf("held: %d KiB after 100 k packets, %d KiB after 600 k", short>>10, long>>10)
@@ -40,15 +40,17 @@ func TestRun_memoryOfAFlow(t *testing.T) {
 		t.Skip("needs a second")
 	}
 	o := Options{Workers: 1, LinkRateBps: 1e11, Bin: 1e9}
-	few, many := benchCapture(t, 500_000, 512), benchCapture(t, 1_500_000, 1536)
-	a, b := heldBy(t, o, few), heldBy(t, o, many)
-	each := (b - a) / 1024
-	t.Logf("active flows of 1,000 packets: %d KiB for 512, %d KiB for 1536: %d bytes each", a>>10, b>>10, each)
-	if each > 4096+256 {
-		t.Errorf("a further active flow holds %d bytes, want at most 4 KiB and a little", each)
+	for _, mixed := range []bool{false, true} {
+		few, many := benchCapture(t, 500_000, 512, mixed), benchCapture(t, 1_500_000, 1536, mixed)
+		a, b := heldBy(t, o, few), heldBy(t, o, many)
+		each := (b - a) / 1024
+		t.Logf("active flows of 1,000 packets, mixed %v: %d KiB for 512, %d KiB for 1536: %d bytes each", mixed, a>>10, b>>10, each)
+		if each > 4096+256 {
+			t.Errorf("a further active flow holds %d bytes, want at most 4 KiB and a little", each)
+		}
 	}
-	a, b = heldBy(t, o, shortFlows(2_000)), heldBy(t, o, shortFlows(22_000))
-	each = (b - a) / 20_000
+	a, b := heldBy(t, o, shortFlows(2_000)), heldBy(t, o, shortFlows(22_000))
+	each := (b - a) / 20_000
 	t.Logf("flows of 12 data packets and 3 answers: %d bytes each", each)
 	if each > 768 {
 		t.Errorf("a further flow with 15 packets, those of its answers among them, holds %d bytes, want at most 768", each)

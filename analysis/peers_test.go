@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// BenchmarkPeers runs other readers of captures over the file of BenchmarkRun/flows=1000, one after the other, so that one
+// BenchmarkPeers runs other readers of captures over the file of BenchmarkRun/flows=1000/mixed=false, one after the other, so that one
 // command gives all figures: tcpdump, which copies the packets to /dev/null, tshark, which prints the fields that the
 // analysis needs of each, and cat, which does nothing with them.
 func BenchmarkPeers(b *testing.B) {
 	const packets = 1_000_000
 	path := filepath.Join(b.TempDir(), "bench.pcap")
-	data := benchCapture(b, packets, 1000)
+	data := benchCapture(b, packets, 1000, false)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		b.Fatal(err)
 	}
