@@ -62,10 +62,14 @@ type arrival struct {
 	dst         addrID
 	first, last int64
 	busy        burst
-	busyNS      *histogram
+	busyNS      histogram
 	busySum     int64
 	backlog     float64 // bytes
-	queue       *histogram
+	queue       histogram
+
+	// Of packets that are a busy period of their own and find the queue empty, the size is all that there is to keep.
+	alone histogram
+	fresh bool // the busy period that goes on is such a packet so far, which alone has not got yet
 }
 
 func newArrivals(o *Options) *arrivals {
@@ -85,27 +89,54 @@ func (a *arrivals) see(ts int64, dst addrID, wire int) {
 	if i < 0 {
 		i = int32(len(a.all))
 		a.byDst[dst] = i
-		a.all = append(a.all, arrival{dst: dst, first: ts, last: ts, busy: burst{sizes: newDense()}, busyNS: newDense(), queue: newDense()})
+		a.all = append(a.all, arrival{dst: dst, first: ts, last: ts, busy: burst{sizes: newDense()}, busyNS: *newDense(), queue: *newDense(), alone: *newDense()})
 	}
 	r := &a.all[i]
 	gap, elapsed := a.gap, ts-r.last
+	empty := a.perNS == 0
 	if a.perNS > 0 {
 		gap = int64(a.twoBytes * float64(wire))
 		r.backlog = max(0, r.backlog-float64(max(elapsed, 0))*a.perNS) + float64(wire)
-		r.queue.add(int64(r.backlog))
+		empty = r.backlog == float64(wire)
+	}
+	if r.fresh {
+		r.fresh = false
+		if size := r.busy.bytes; elapsed > gap { // it stayed alone
+			r.alone.add(size)
+			r.busy.bytes = 0
+		} else if a.perNS > 0 {
+			r.queue.add(size)
+		}
 	}
 	if r.busy.bytes > 0 && elapsed <= gap { // the usual case of burst.add, without the call
 		r.busy.last = max(r.busy.last, ts)
 		r.busy.bytes += int64(wire)
-	} else if length, ended := r.busy.add(ts, gap, wire); ended {
-		r.ended(length)
+	} else {
+		if length, ended := r.busy.add(ts, gap, wire); ended {
+			r.ended(length)
+		}
+		r.fresh = empty
+	}
+	if a.perNS > 0 && !r.fresh {
+		r.queue.add(int64(r.backlog))
 	}
 	r.last = max(r.last, ts)
 }
 
 func (r *arrival) ended(length int64) {
-	add(&r.busyNS, length)
+	r.busyNS.add(length)
 	r.busySum += length
+}
+
+// settle gives the packets that were alone to the distributions that they belong to.
+func (r *arrival) settle(queued bool) {
+	r.busy.sizes.merge(&r.alone)
+	var none histogram
+	none.repeat(0, r.alone.n)
+	r.busyNS.merge(&none)
+	if queued {
+		r.queue.merge(&r.alone)
+	}
 }
 
 // finish gives the destinations by address; a takes no packet afterwards.
@@ -117,11 +148,16 @@ func (a *arrivals) finish(addr func(addrID) netip.Addr) []QueueAt {
 	out := make([]QueueAt, 0, len(a.all))
 	for _, i := range sorted(len(a.all), func(x, y int) int { return addr(a.all[x].dst).Compare(addr(a.all[y].dst)) }) {
 		r := &a.all[i]
+		if r.fresh {
+			r.alone.add(r.busy.bytes)
+			r.busy.bytes = 0
+		}
 		if length, ended := r.busy.end(); ended {
 			r.ended(length)
 		}
+		r.settle(a.perNS > 0)
 		q := QueueAt{Dst: addr(r.dst).String(), GapNS: gap, BusyNS: r.busyNS.latency(1), BusyBytes: r.busy.summary(gap), BusyShare: share(r.busySum, r.last-r.first)}
-		if h := r.queue; a.perNS > 0 {
+		if h := &r.queue; a.perNS > 0 {
 			q.QueueBytes = &Queue{P50: h.quantile(0.5), P99: h.quantile(0.99), Max: h.max}
 		}
 		out = append(out, q)

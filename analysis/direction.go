@@ -121,8 +121,7 @@ func (d *direction) count(r *record) {
 }
 
 // counted are the counts of the direction.
-func (d *direction) counted() *counts {
-	c := new(counts)
+func (d *direction) counted() (c counts) {
 	add := func(kind uint8, n int64) {
 		c.opcodes[kind&0x3f] += n
 		c.ecn[kind>>6] += n
@@ -344,8 +343,9 @@ func (d *direction) answers() bool {
 	return d.rx != nil && (d.rx.acks || d.rx.cnps != nil || d.rx.naks != nil || d.rx.responses)
 }
 
-// answered counts what d says about its peer's data. acks are positive plain acknowledgements.
-func (d *direction) answered() (acks, cnps int64, naks NAKs) {
+// answered counts what d, of whose packets c are the counts, says about its peer's data. acks are positive plain
+// acknowledgements.
+func (d *direction) answered(c *counts) (acks, cnps int64, naks NAKs) {
 	if d.rx == nil {
 		return 0, 0, naks
 	}
@@ -355,7 +355,7 @@ func (d *direction) answered() (acks, cnps int64, naks NAKs) {
 	if d.rx.cnps != nil {
 		cnps = d.rx.cnps.n
 	}
-	return d.counted().opcodes[roce.RCAck] - naks.sum(), cnps, naks
+	return c.opcodes[roce.RCAck] - naks.sum(), cnps, naks
 }
 
 // carriesData reports that d is a flow.
@@ -368,7 +368,11 @@ func (t *sender) unique() int64 {
 
 // operations are the messages whose last packet was seen.
 func (d *direction) operations() (o Operations) {
-	for slot, n := range d.counted().opcodes {
+	c := d.counted()
+	for slot, n := range c.opcodes {
+		if n == 0 {
+			continue
+		}
 		switch op := slotOpcode(slot); {
 		case op.IsAtomic() && op.IsRequest():
 			o.Atomic += n

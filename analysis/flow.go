@@ -56,7 +56,8 @@ func (r *run) flow(d *direction) Flow {
 	}
 	if p := d.peer; p != nil {
 		f.SrcQP = ptr(p.dstQP)
-		acks, cnps, naks := p.answered()
+		c := p.counted()
+		acks, cnps, naks := p.answered(&c)
 		f.CNPs = ptr(cnps)
 		if d.service == roce.RC {
 			f.Acks, f.NAKs = ptr(acks), ptr(naks)
@@ -77,6 +78,14 @@ func (r *run) flow(d *direction) Flow {
 	}
 	f.State, f.Notes = d.judge()
 	return f
+}
+
+// naks are those that d sent; nil without.
+func (d *direction) naks() *NAKs {
+	if d.rx == nil {
+		return nil
+	}
+	return d.rx.naks
 }
 
 // times fills in the distributions of a flow.
@@ -122,7 +131,7 @@ func (d *direction) judge() (state string, notes []string) {
 	}
 	p, t := d.peer, d.tx
 	if p != nil {
-		if _, _, k := p.answered(); k.sum() > 0 {
+		if k := p.naks(); k != nil {
 			if n := k.Invalid + k.Access + k.Remote + k.InvalidRequest; n > 0 {
 				worse(StateFailed, fmt.Sprintf("%d fatal NAK (invalid %d, access %d, remote %d): the QP is in error", n, k.Invalid, k.Access, k.Remote))
 			}

@@ -12,24 +12,18 @@ import (
 type histogram struct {
 	n        int64
 	min, max int64
-	list     []bucket
-	dense    *octaves // instead of the list
-	last     int      // where the last sample went in the list
+	cells    []bucket // a sorted list or, when dense, the counters of the octaves
+	dense    int16    // 1 more than the first octave; 0: a list
+	last     uint16   // where the last sample went in the list
 }
 
-// bucket is its number in the upper half, and its count in the lower.
+// bucket is its number in the upper half and its count in the lower; when dense only the count.
 type bucket uint32
 
 const (
 	bucketFull = 1<<16 - 1
 	listMost   = 64
 )
-
-// octaves are counters for each octave from lo on.
-type octaves struct {
-	lo     int
-	counts []uint32
-}
 
 const (
 	histSub     = 16
@@ -64,41 +58,72 @@ func (h *histogram) add(v int64) {
 		h.max = v
 	}
 	h.n++
-	octave, sub := histBucket(v)
-	if h.dense != nil {
-		h.dense.add(octave, sub, 1)
+	number := histBucket(v)
+	if h.dense > 0 {
+		if i := number - int(h.dense-1)*histSub; uint(i) < uint(len(h.cells)) {
+			h.cells[i]++
+			return
+		}
+		h.count(number, 1)
 		return
 	}
-	at := bucket(octave*histSub+sub) << 16
-	if h.last < len(h.list) {
-		if b := h.list[h.last]; b&^bucketFull == at && b&bucketFull < bucketFull {
-			h.list[h.last]++
+	at := bucket(number) << 16
+	if int(h.last) < len(h.cells) {
+		if b := h.cells[h.last]; b&^bucketFull == at && b&bucketFull < bucketFull {
+			h.cells[h.last]++
 			return
 		}
 	}
-	lo := h.search(at)
-	switch found := lo < len(h.list) && h.list[lo]&^bucketFull == at; {
-	case found && h.list[lo]&bucketFull < bucketFull:
-		h.list[lo]++
-		h.last = lo
-	case found || len(h.list) == listMost:
+	i := h.search(at)
+	switch found := i < len(h.cells) && h.cells[i]&^bucketFull == at; {
+	case found && h.cells[i]&bucketFull < bucketFull:
+		h.cells[i]++
+		h.last = uint16(i)
+	case found || len(h.cells) == listMost:
 		h.spread()
-		h.dense.add(octave, sub, 1)
+		h.count(number, 1)
 	default:
-		if len(h.list) == cap(h.list) {
-			grown := make([]bucket, len(h.list), len(h.list)+len(h.list)/4+2)
-			copy(grown, h.list)
-			h.list = grown
+		if len(h.cells) == cap(h.cells) {
+			grown := make([]bucket, len(h.cells), len(h.cells)+len(h.cells)/4+2)
+			copy(grown, h.cells)
+			h.cells = grown
 		}
-		h.list = slices.Insert(h.list, lo, at+1)
-		h.last = lo
+		h.cells = slices.Insert(h.cells, i, at+1)
+		h.last = uint16(i)
 	}
+}
+
+// spread turns the list into counters.
+func (h *histogram) spread() {
+	list := h.cells
+	h.cells, h.dense = nil, 1
+	for _, b := range list {
+		h.count(int(b>>16), b&bucketFull)
+	}
+}
+
+// count adds to a counter, for which it makes room.
+func (h *histogram) count(number int, n bucket) {
+	octave := number / histSub
+	lo, hi := octave, octave+1
+	if have := len(h.cells) / histSub; have > 0 {
+		first := int(h.dense - 1)
+		lo, hi = min(lo, first), max(hi, first+have)
+	}
+	if len(h.cells) != (hi-lo)*histSub {
+		cells := make([]bucket, (hi-lo)*histSub)
+		if len(h.cells) > 0 {
+			copy(cells[(int(h.dense-1)-lo)*histSub:], h.cells)
+		}
+		h.cells, h.dense = cells, int16(lo+1)
+	}
+	h.cells[number-lo*histSub] += n
 }
 
 // search is where the bucket at is in the list, or belongs. The loop has no branch that depends on the values: which way
 // it goes cannot be foreseen.
 func (h *histogram) search(at bucket) int {
-	list := h.list
+	list := h.cells
 	if len(list) == 0 {
 		return 0
 	}
@@ -117,50 +142,19 @@ func (h *histogram) search(at bucket) int {
 }
 
 // newDense is a histogram for very many samples.
-func newDense() *histogram { return &histogram{dense: new(octaves)} }
-
-// spread turns the list into octaves.
-func (h *histogram) spread() {
-	h.dense = new(octaves)
-	for _, b := range h.list {
-		i := int(b >> 16)
-		h.dense.add(i/histSub, i%histSub, uint32(b&bucketFull))
-	}
-	h.list = nil
-}
-
-func (o *octaves) add(octave, sub int, n uint32) {
-	i := (octave-o.lo)*histSub + sub
-	if octave < o.lo || i >= len(o.counts) {
-		o.grow(octave)
-		i = (octave-o.lo)*histSub + sub
-	}
-	o.counts[i] += n
-}
-
-// grow makes room for an octave.
-func (o *octaves) grow(octave int) {
-	lo, hi := octave, octave+1
-	if have := len(o.counts) / histSub; have > 0 {
-		lo, hi = min(lo, o.lo), max(hi, o.lo+have)
-	}
-	counts := make([]uint32, (hi-lo)*histSub)
-	if len(o.counts) > 0 {
-		copy(counts[(o.lo-lo)*histSub:], o.counts)
-	}
-	o.lo, o.counts = lo, counts
-}
+func newDense() *histogram { return &histogram{dense: 1} }
 
 // histBucket: octaves 0 to 3 hold 0..63 one by one, octave k from 4 on holds [2^(k+2), 2^(k+3)).
-func histBucket(v int64) (octave, sub int) {
+func histBucket(v int64) (number int) {
 	if v < histExact {
-		return int(v) / histSub, int(v) % histSub
+		return int(v)
 	}
 	n := bits.Len64(uint64(v))
-	if octave = n - 3; octave >= histOctaves {
-		return histOctaves - 1, histSub - 1
+	octave := n - 3
+	if octave >= histOctaves {
+		return histOctaves*histSub - 1
 	}
-	return octave, int(histIndex[uint8(uint64(v)<<(64-n)>>(64-9))]) // the nine highest bits without the first
+	return octave*histSub + int(histIndex[uint8(uint64(v)<<(64-n)>>(64-9))]) // the nine highest bits without the first
 }
 
 // histValue is the value from which a bucket's ends are equally far, in ratio.
@@ -178,16 +172,16 @@ func histValue(octave, sub int) int64 {
 func (h *histogram) all() func(yield func(v, n int64) bool) {
 	return func(yield func(int64, int64) bool) {
 		value := func(i int) int64 { return min(max(histValue(i/histSub, i%histSub), h.min), h.max) }
-		if h.dense == nil {
-			for _, b := range h.list {
+		if h.dense == 0 {
+			for _, b := range h.cells {
 				if !yield(value(int(b>>16)), int64(b&bucketFull)) {
 					return
 				}
 			}
 			return
 		}
-		for i, c := range h.dense.counts {
-			if c > 0 && !yield(value(h.dense.lo*histSub+i), int64(c)) {
+		for i, c := range h.cells {
+			if c > 0 && !yield(value(int(h.dense-1)*histSub+i), int64(c)) {
 				return
 			}
 		}
@@ -216,6 +210,16 @@ func (h *histogram) quantile(q float64) int64 {
 	return h.max
 }
 
+// repeat makes h the distribution of n times the small value v.
+func (h *histogram) repeat(v, n int64) {
+	if n == 0 {
+		return
+	}
+	*h = *newDense()
+	h.n, h.min, h.max = n, v, v
+	h.count(histBucket(v), bucket(n))
+}
+
 // merge adds the samples of o.
 func (h *histogram) merge(o *histogram) {
 	if o == nil || o.n == 0 {
@@ -226,18 +230,15 @@ func (h *histogram) merge(o *histogram) {
 	}
 	h.max = max(h.max, o.max)
 	h.n += o.n
-	if h.dense == nil {
+	if h.dense == 0 {
 		h.spread()
 	}
-	if o.dense == nil {
-		for _, b := range o.list {
-			h.dense.add(int(b>>16)/histSub, int(b>>16)%histSub, uint32(b&bucketFull))
-		}
-		return
-	}
-	for i, c := range o.dense.counts {
-		if c > 0 {
-			h.dense.add(o.dense.lo+i/histSub, i%histSub, c)
+	for i, b := range o.cells {
+		switch {
+		case o.dense == 0:
+			h.count(int(b>>16), b&bucketFull)
+		case b > 0:
+			h.count(int(o.dense-1)*histSub+i, b)
 		}
 	}
 }
@@ -262,9 +263,11 @@ func (h *histogram) latency(scale float64) Latency {
 	if h == nil || h.n == 0 {
 		return Latency{}
 	}
-	at := func(v int64) *int64 { v = int64(float64(v) / scale); return &v }
-	return Latency{Samples: h.n, Min: at(h.min), P50: at(h.quantile(0.5)), P90: at(h.quantile(0.9)), P99: at(h.quantile(0.99)),
-		P999: at(h.quantile(0.999)), Max: at(h.max)}
+	v := &[...]int64{h.min, h.quantile(0.5), h.quantile(0.9), h.quantile(0.99), h.quantile(0.999), h.max}
+	for i := range v {
+		v[i] = int64(float64(v[i]) / scale)
+	}
+	return Latency{Samples: h.n, Min: &v[0], P50: &v[1], P90: &v[2], P99: &v[3], P999: &v[4], Max: &v[5]}
 }
 
 func (h *histogram) messages(until string, scale float64) Messages {

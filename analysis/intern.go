@@ -96,10 +96,19 @@ func (t *interner) id(src, dst [16]byte) (id pairID, ok bool) {
 }
 
 // pairCache is one goroutine's memory of pairs: a hash table with linear probing, so that a packet costs one comparison.
+// IPv4 has one of its own, of which three times as much fits into the first-level cache.
 type pairCache struct {
 	t     *interner
 	slots []pairEntry
 	n     int
+
+	four  []pairEntry4
+	nFour int
+}
+
+type pairEntry4 struct {
+	addrs uint64 // source and destination
+	id    uint32 // pairID plus 1; 0 is empty
 }
 
 type pairEntry struct {
@@ -115,7 +124,35 @@ func (c *pairCache) id(src, dst *[16]byte) (id pairID, ok bool) {
 
 // id4 is id for IPv4.
 func (c *pairCache) id4(src, dst uint32) (id pairID, ok bool) {
-	return c.find(0, 0xffff_0000_0000|uint64(src), 0, 0xffff_0000_0000|uint64(dst))
+	addrs := uint64(src)<<32 | uint64(dst)
+	if len(c.four) > 0 {
+		if e := c.find4(addrs); e.id != 0 {
+			return pairID(e.id - 1), true
+		}
+	}
+	if id, ok = c.find(0, 0xffff_0000_0000|uint64(src), 0, 0xffff_0000_0000|uint64(dst)); !ok {
+		return 0, false
+	}
+	if c.nFour++; c.nFour*2 > len(c.four) {
+		old := c.four
+		c.four = make([]pairEntry4, max(64, 2*len(old)))
+		for _, e := range old {
+			if e.id != 0 {
+				*c.find4(e.addrs) = e
+			}
+		}
+	}
+	*c.find4(addrs) = pairEntry4{addrs, uint32(id) + 1}
+	return id, true
+}
+
+func (c *pairCache) find4(addrs uint64) *pairEntry4 {
+	mask := uint64(len(c.four) - 1)
+	for i := addrs * 0x9e3779b97f4a7c15 >> 40 & mask; ; i = (i + 1) & mask {
+		if e := &c.four[i]; e.addrs == addrs || e.id == 0 {
+			return e
+		}
+	}
 }
 
 func (c *pairCache) find(s0, s1, d0, d1 uint64) (id pairID, ok bool) {

@@ -211,6 +211,19 @@ func (p *pipeline) full(l *lane) {
 	p.more.Signal()
 }
 
+// take is full for a single goroutine: nobody else could do it, and the chunk is still in the cache.
+func (p *pipeline) take(l *lane) {
+	l.widen(p.halved)
+	l.take(l.cur)
+	l.cur.n = 0
+	for i, o := range p.order.lanes {
+		if o == l {
+			p.cells[i] = laneCells{l.cells, l.all.n, l.halved}
+		}
+	}
+	p.widen()
+}
+
 func (p *pipeline) pickOrder() (job, func()) {
 	if p.ordering || p.flushed {
 		return nil, nil

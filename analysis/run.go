@@ -84,6 +84,9 @@ func (r *run) judged(ctx context.Context) error {
 	}
 	r.order = newOrder(&r.o, len(p.feeds), r.shared.intern, &r.shared.sides, r.lanes)
 	r.order.full = p.full
+	if len(r.parsers) == 1 {
+		r.order.full = p.take
+	}
 	p.order = r.order
 	if len(p.feeds) == 0 {
 		return nil

@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"fmt"
 	"math/bits"
 	"net/netip"
 )
@@ -15,10 +14,21 @@ type dirKey struct {
 
 // id is the key in words: 192.0.2.11>192.0.2.14:0x000025, for datagrams with the source QP before the arrow.
 func (k *dirKey) id() string {
+	b := make([]byte, 0, 64)
+	b = k.src.AppendTo(b)
 	if k.srcQP != 0 {
-		return fmt.Sprintf("%s/0x%06x>%s:0x%06x", k.src, k.srcQP-1, k.dst, k.dstQP)
+		b = appendQP(append(b, '/'), k.srcQP-1)
 	}
-	return fmt.Sprintf("%s>%s:0x%06x", k.src, k.dst, k.dstQP)
+	b = k.dst.AppendTo(append(b, '>'))
+	return string(appendQP(append(b, ':'), k.dstQP))
+}
+
+func appendQP(b []byte, qp uint32) []byte {
+	b = append(b, "0x"...)
+	for shift := 20; shift >= 0; shift -= 4 {
+		b = append(b, "0123456789abcdef"[qp>>shift&0xf])
+	}
+	return b
 }
 
 // compare orders keys by addresses, IPv4 first, and QP.

@@ -243,8 +243,8 @@ func TestHistogram_buckets(t *testing.T) {
 	worst := 0.0
 	last := -1
 	for v := int64(0); v < 1<<22; v += 1 + v>>12 {
-		octave, sub := histBucket(v)
-		if i := octave*histSub + sub; i < last || i > last+1 && v < 1<<12 && v > 32 && i > last+2 {
+		octave, sub := histBucket(v)/histSub, histBucket(v)%histSub
+		if i := histBucket(v); i < last || i > last+1 && v < 1<<12 && v > 32 && i > last+2 {
 			t.Fatalf("value %d: bucket %d after %d", v, i, last)
 		} else {
 			last = i

@@ -287,12 +287,18 @@ var operationNames = [32]string{
 }
 
 // String is the opcode's name, such as RC_WRITE_FIRST, or its number when it is not defined.
-func (o Opcode) String() string {
-	switch {
-	case o == CNP:
-		return "CNP"
-	case !o.Known():
-		return "opcode 0x" + strconv.FormatUint(uint64(o), 16)
+func (o Opcode) String() string { return opcodeNames[o] }
+
+var opcodeNames = func() (t [256]string) {
+	for i := range t {
+		switch o := Opcode(i); {
+		case o == CNP:
+			t[i] = "CNP"
+		case !o.Known():
+			t[i] = "opcode 0x" + strconv.FormatUint(uint64(o), 16)
+		default:
+			t[i] = o.Transport().String() + "_" + operationNames[o&0x1f]
+		}
 	}
-	return o.Transport().String() + "_" + operationNames[o&0x1f]
-}
+	return t
+}()
