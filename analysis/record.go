@@ -151,7 +151,11 @@ func (r *record) encodeUsual(ts int64, u *roce.Usual, wire int, pair pairID, ifa
 		psn |= flagAETH
 		aeth = u.AETH
 	}
-	*r = record{ts: ts, key: ts, pair: pair, dstQP: u.QP&0xffffff | uint32(u.Opcode)<<24, psn: psn, word: word, aeth: aeth,
-		payload: uint32(u.Payload), wire: uint32(wire), srcPort: u.SrcPort, ipid: u.IPID, tos: u.TOS}
+	// Field by field: a literal would be made elsewhere and copied.
+	r.ts, r.key, r.pair = ts, ts, pair
+	r.dstQP, r.psn = u.QP&0xffffff|uint32(u.Opcode)<<24, psn
+	r.word, r.aeth = word, aeth
+	r.payload, r.wire = uint32(u.Payload), uint32(wire)
+	r.srcPort, r.ipid, r.vlan, r.tos, r.recFlags = u.SrcPort, u.IPID, 0, u.TOS, 0
 	r.identify(uint64(u.TTL) | uint64(iface)<<8)
 }
