@@ -118,6 +118,40 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
+// BenchmarkRunFull reads whole packets of 4 KiB, the ICRC of each checked or not.
+func BenchmarkRunFull(b *testing.B) {
+	data := fullCapture(b, 60_000)
+	path := filepath.Join(b.TempDir(), "full.pcap")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	size := int64(len(data))
+	data = nil
+	for _, check := range []bool{true, false} {
+		b.Run(fmt.Sprintf("icrc=%v", check), func(b *testing.B) {
+			o := benchOptions(1)
+			o.CheckICRC = check
+			b.SetBytes(size)
+			for b.Loop() {
+				doc, err := Run(b.Context(), []Input{{Path: path}}, o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if check && (doc.Totals.ICRCChecked != doc.Totals.RoCEPackets || *doc.Totals.ICRCBad != 0) {
+					b.Fatalf("%d of %d checked, %d bad", doc.Totals.ICRCChecked, doc.Totals.RoCEPackets, *doc.Totals.ICRCBad)
+				}
+			}
+		})
+	}
+}
+
+// fullCapture is a capture of n whole packets, most of them of 4 KiB, with valid ICRCs.
+func fullCapture(tb testing.TB, n int) []byte {
+	tb.Helper()
+	const pairs, message = 16, 1 << 20
+	return generate(genParams{seed: 1, pairs: pairs, hosts: 4, messages: n / (pairs * message / 4096), writes: message, lives: 1, ce: 0.2, mtu: 4096, window: 512, icrc: true}).pcap()
+}
+
 // cpuSeconds is the processor time of this process.
 func cpuSeconds() float64 {
 	var u syscall.Rusage

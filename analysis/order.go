@@ -101,12 +101,15 @@ func (x *order) add(i int, p *parsed, recycle func(*parsed)) {
 	if window > 0 {
 		slices.SortStableFunc(recs, byKey)
 	}
-	if n := len(q.runs); n > 0 && recs[0].key < q.runs[n-1].last() {
+	switch n := len(q.runs); {
+	case n == 0 || recs[0].key >= q.runs[n-1].last():
+		q.runs = append(q.runs, stretch{recs, p})
+	case recs[len(recs)-1].key < q.head(): // all of them are late
+		q.runs = slices.Insert(q.runs, 0, stretch{recs, p})
+	default:
 		q.merge(recs, recycle)
 		recycle(p)
-		return
 	}
-	q.runs = append(q.runs, stretch{recs, p})
 }
 
 func byKey(a, b record) int { return cmp.Compare(a.key, b.key) }
@@ -145,12 +148,15 @@ func (q *queue) safe(window int64) int64 {
 	return q.high - max(window, 0)
 }
 
-// emit hands out all records that nothing older can precede. Of records with one key those of the first source go first.
+// emit hands out all records that nothing older can precede. Of records with one key those of the first source go first,
+// and those of one source in file order.
 func (x *order) emit(recycle func(*parsed)) {
-	limit := int64(math.MaxInt64)
+	limit, owner := int64(math.MaxInt64), 0
 	held := 0
 	for i := range x.queues {
-		limit = min(limit, x.queues[i].safe(x.window))
+		if safe := x.queues[i].safe(x.window); safe < limit {
+			limit, owner = safe, i
+		}
 		for _, r := range x.queues[i].runs {
 			held += len(r.recs)
 		}
@@ -166,10 +172,16 @@ func (x *order) emit(recycle func(*parsed)) {
 				second = i
 			}
 		}
-		if first < 0 || x.queues[first].head() >= limit && held <= maxHeld {
+		if first < 0 {
 			return
 		}
-		to := limit
+		to := limit // not included
+		if limit < math.MaxInt64 && first <= owner {
+			to++
+		}
+		if x.queues[first].head() >= to && held <= maxHeld {
+			return
+		}
 		if second >= 0 {
 			if k := x.queues[second].head(); first < second { // ties are the first's
 				to = min(to, k+1)
