@@ -20,7 +20,6 @@ type disorder struct {
 	alone      int64 // of the fills: sent again alone, if the run is no restart
 	aloneBytes int64
 	copies     int64 // likewise, of packets seen before
-	lateNS     int64 // a fill that comes later than this was sent again
 
 	duplicates                        int64 // packets whose number was seen before
 	retransmitted, retransmittedBytes int64

@@ -76,9 +76,6 @@ const (
 
 // TestRun_recovery: how a loss was made good, packet by packet.
 func TestRun_recovery(t *testing.T) {
-	if !haveRecovery {
-		return
-	}
 	type counts struct{ retransmitted, duplicates, late, lost, selective, missed, restarts, byNAK, byRNR, byTimeout int64 }
 	begin := func() *scripted { return script().to(1, 40).answer(40, scriptACK) } // enough to see that identifications count up
 	for _, tt := range []struct {

@@ -449,7 +449,7 @@ func (l *lane) response(d *direction, r *record) {
 // refused notes a NAK that names psn.
 func (l *lane) refused(t *sender, psn uint32, ts int64, by trigger, aeth roce.AETH) {
 	if t.req.x == nil {
-		t.req.x = &disorder{lateNS: l.lateNS}
+		t.req.x = new(disorder)
 	}
 	t.req.x.refuse(ts, psn, by)
 	if by == byRNR {

@@ -9,9 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// haveRecovery: packets of a restart must not count as sent again alone.
-const haveRecovery = false
-
 // compareMeasures holds everything beyond the counts of flows to the model.
 func compareMeasures(t reporter, doc *Document, o Options, truth *genTruth, flows map[string]*modelFlow, times bool) {
 	t.Helper()

@@ -79,7 +79,7 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 	}
 	ext = t.unwrap(p.psn)
 	if t.x == nil {
-		t.x = &disorder{lateNS: p.lateNS}
+		t.x = new(disorder)
 	}
 	x := t.x
 	if t.run == runNone {
@@ -99,7 +99,7 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 		} else {
 			x.fills++
 			x.fillBytes += p.bytes
-			if p.newer || !p.older && opened >= 0 && p.ts-opened > x.lateNS {
+			if p.newer || !p.older && opened >= 0 && p.ts-opened > p.lateNS {
 				x.alone++
 				x.aloneBytes += p.bytes
 			}
@@ -111,7 +111,7 @@ func (t *psnTracker) see(p *seen) (class psnClass, ext, resent int64) {
 		x.retransmitted++
 		x.retransmittedBytes += p.bytes
 		resent++
-		if p.newer || !p.older && x.event.nak.trigger == byNAK && x.event.nak.psn == p.psn {
+		if t.run == runOpen && (p.newer || !p.older && (p.quiet > p.lateNS || x.event.nak.trigger == byNAK && x.event.nak.psn == p.psn)) {
 			x.copies++
 		}
 	}
@@ -245,6 +245,7 @@ func (t *psnTracker) close(ackedTo int64) {
 		return
 	}
 	t.late()
+	x.endOuter()
 	x.endEvent()
 	for _, h := range x.holes {
 		x.miss(h, ackedTo)

@@ -60,18 +60,23 @@ func (x *disorder) startEvent(p *seen, ext, high int64) {
 		x.endEvent()
 	}
 	x.event = resend{going: true, atNS: p.ts, from: psnOf(ext), high: psnOf(high), packets: 1, nak: x.nak,
-		tail: ext == high && (p.newer || !p.older && p.quiet > x.lateNS)}
+		tail: ext == high && (p.newer || !p.older && p.quiet > p.lateNS)}
 }
 
 // restarted says that the step back is a restart.
 func (x *disorder) restarted() {
-	if x.outerEvent.going { // another NAK or timeout before the sender was through
+	x.endOuter() // another NAK or timeout came before the sender was through
+	x.event.restart = true
+}
+
+// endOuter ends the restart that was interrupted.
+func (x *disorder) endOuter() {
+	if x.outerEvent.going {
 		event := x.event
-		x.event = x.outerEvent
+		x.event, x.outerEvent = x.outerEvent, resend{}
 		x.endEvent()
 		x.event = event
 	}
-	x.event.restart = true
 }
 
 // resumeEvent goes back to the restart that a lone packet interrupted, and that passed over skipped numbers meanwhile.
@@ -129,7 +134,7 @@ func psnOf(ext int64) uint32 { return uint32(ext) & roce.PSNMask }
 
 // recovery is what the document says of a flow's resends; null when there were none and nothing was refused.
 func (x *disorder) recovery() *Recovery {
-	if x.log == nil && x.rnrWaitNS == 0 && x.nak.trigger == byTimeout {
+	if x.retransmitted == 0 && x.log == nil && x.rnrWaitNS == 0 && x.nak.trigger == byTimeout {
 		return nil
 	}
 	r := &Recovery{Selective: x.selective, RNRWaitNS: x.rnrWaitNS, Events: []RecoveryEvent{}}
