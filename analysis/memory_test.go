@@ -2,8 +2,11 @@ package analysis
 
 import (
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // heldBy is the heap that an analysis holds after its last packet.
@@ -102,4 +105,51 @@ func shortFlows(n int) []byte {
 		}
 	}
 	return out
+}
+
+// TestRun_memoryOfALongCapture: with 1,000 flows the whole analysis, its document included, stays below 64 MiB however many
+// bins the capture fills.
+func TestRun_memoryOfALongCapture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs two seconds")
+	}
+	path := filepath.Join(t.TempDir(), "long.pcap")
+	if err := os.WriteFile(path, benchCapture(t, 1_000_000, 1000, false), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	before, peak := m.HeapAlloc, uint64(0)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc)
+			}
+		}
+	}()
+	o := benchOptions(0)
+	o.Bin = 10 * time.Microsecond
+	doc, err := Run(t.Context(), []Input{{Path: path}}, o)
+	close(stop)
+	<-stopped
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc.Series.BinNS == int64(o.Bin) {
+		t.Error("the bins were not widened: the capture is too short for this test")
+	}
+	t.Logf("peak %d MiB, with garbage, for %d flows; bins of %d us", (peak-before)>>20, len(doc.Flows), doc.Series.BinNS/1000)
+	if peak-before > 64<<20 {
+		t.Errorf("peak of %d MiB, want less than 64", (peak-before)>>20)
+	}
 }

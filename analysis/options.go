@@ -85,7 +85,7 @@ const (
 	DefaultBin           = 10 * time.Millisecond
 	DefaultReorderWindow = time.Millisecond
 	DefaultDedupWindow   = time.Millisecond
-	DefaultMaxCells      = 1 << 20
+	DefaultMaxCells      = 1 << 18
 	DefaultTrim          = time.Second
 	defaultTrimShare     = 0.1
 )
