@@ -54,7 +54,7 @@ func (x *disorder) refuse(ts int64, psn uint32, by trigger) { x.nak = nakSeen{ts
 
 // startEvent notes a step back to ext.
 func (x *disorder) startEvent(p *seen, ext, high int64) {
-	if x.outer {
+	if x.outer && !x.outerEvent.going {
 		x.outerEvent = x.event
 	} else {
 		x.endEvent()
