@@ -85,6 +85,9 @@ func settle(p *genParams) (times bool) {
 	if p.mirrors && (p.ipidZero || p.ipv6) {
 		p.duplicate, p.late, p.skip = 0, 0, 0 // the network's copies, packets sent again and the mirror's are the same but for their order
 	}
+	if p.mirrors && p.tapLoss > 0 { // of two equal packets and their copies, the one and the other's copy are left
+		p.duplicate = 0
+	}
 	return !ambiguous && p.tapLoss == 0 && p.skip == 0 && !p.readLoss
 }
 
