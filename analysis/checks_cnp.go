@@ -54,6 +54,9 @@ func checkCNPs(doc *Document, o *Options) Check {
 		c.flow(i)
 	}
 	switch {
+	case len(c.rows) > 0 && t.CNPPackets == 0 && !declared:
+		return c.check(CheckCNPs, Skip, "%d marked data packets and not one CNP: a receiver that sends none, as soft-RoCE and other congestion controls do, or one whose notification point is off "+
+			"(say how it should pace, --cnp-scope and --cnp-interval, and it is held to that)", t.CEDataPackets)
 	case len(c.rows) > 0:
 		return c.check(CheckCNPs, Fail, "%d findings; %s", len(c.rows), pacing)
 	case t.CEDataPackets == 0 && !declared:

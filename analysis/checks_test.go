@@ -98,8 +98,10 @@ func TestChecks(t *testing.T) {
 
 		{CheckCNPs, "quiet", "neither marks nor CNPs", checkDoc(nil, checkFlow("a", nil)), Options{TimeScale: 1}, Skip, "no CE mark and no CNP", nil},
 		{CheckCNPs, "answered", "", checkDoc([]int{1, 50}, checkFlow("a", flowMarked(40, 10))), Options{TimeScale: 1}, Pass, "10 CNPs for 40 marked", nil},
-		{CheckCNPs, "missing", "marks for half a second", checkDoc([]int{1, 50}, checkFlow("a", flowMarked(40, 0))), Options{TimeScale: 1}, Fail, "pacing is not known", []string{"a: no CNP for 40 marked packets of 100"}},
-		{CheckCNPs, "missing_in_one_bin", "many marks, and time enough to answer", checkDoc([]int{50}, checkFlow("a", flowMarked(40, 0))), Options{TimeScale: 1}, Fail, "", []string{"a: no CNP"}},
+		{CheckCNPs, "missing", "marks for half a second", checkDoc([]int{1, 50}, checkFlow("a", flowMarked(40, 0))), Options{TimeScale: 1}, Skip, "not one CNP", []string{"a: no CNP for 40 marked packets of 100"}},
+		{CheckCNPs, "missing_of_declared", "the same, with a pacing to hold it to", checkDoc([]int{1, 50}, checkFlow("a", flowMarked(40, 0))),
+			Options{TimeScale: 1, Expect: Expect{CNPScope: ScopeQP, CNPInterval: 50 * time.Microsecond}}, Fail, "declared", []string{"a: no CNP for 40 marked packets of 100"}},
+		{CheckCNPs, "missing_in_one_bin", "many marks, and time enough to answer", checkDoc([]int{50}, checkFlow("a", flowMarked(40, 0))), Options{TimeScale: 1}, Skip, "not one CNP", []string{"a: no CNP"}},
 		{CheckCNPs, "few_in_one_bin", "three marks may lie within one interval of another QP", checkDoc([]int{50}, checkFlow("a", flowMarked(3, 0))), Options{TimeScale: 1}, Pass, "", nil},
 		{CheckCNPs, "at_the_end", "the answer may come after the capture", checkDoc([]int{99}, checkFlow("a", flowMarked(40, 0))), Options{TimeScale: 1}, Pass, "", nil},
 		{CheckCNPs, "way_back_not_captured", "not measured is not 0", checkDoc([]int{1, 50}, checkFlow("a", func(f *Flow) { flowMarked(40, 0)(f); f.CNPs = nil })), Options{TimeScale: 1}, Skip, "the way back of the 1 marked flows", nil},
