@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"net/netip"
 	"os"
@@ -494,14 +495,39 @@ func TestDocument_isStableJSON(t *testing.T) {
 	if !strings.HasPrefix(texts[0], "{\n \"schema\": \"pcmlab/analysis/v1\"") {
 		t.Errorf("starts with %.60q", texts[0])
 	}
-	var got []string
-	for _, line := range strings.Split(texts[0], "\n") {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasPrefix(value, "null") {
-			got = append(got, strings.Trim(name, `"`))
+	var tree any
+	if err := json.Unmarshal([]byte(texts[0]), &tree); err != nil {
+		t.Fatal(err)
+	}
+	nulls := map[string]bool{}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case nil:
+			nulls[path] = true
+		case map[string]any:
+			for k, x := range v {
+				walk(strings.TrimPrefix(path+"."+k, "."), x)
+			}
+		case []any:
+			for _, x := range v {
+				walk(path, x)
+			}
 		}
 	}
-	slices.Sort(got)
-	want := []string{"drops", "drops", "drops", "goodput_utilisation", "icrc_bad", "path", "request_id", "truncated_at", "utilisation"}
+	walk("", tree)
+	for _, unmeasured := range []string{"flows.cnp_gap_ns", "flows.cnp_delay_ns", "congestion.cnp_scopes.gap_ns"} { // no CNP in this capture
+		for _, q := range []string{"min", "p50", "p90", "p99", "p999", "max"} {
+			if !nulls[unmeasured+"."+q] {
+				t.Errorf("%s.%s is not null, though no CNP was captured", unmeasured, q)
+			}
+			delete(nulls, unmeasured+"."+q)
+		}
+	}
+	got := slices.Sorted(maps.Keys(nulls))
+	want := []string{"aggregate.common", "aggregate.goodput_utilisation", "aggregate.utilisation", "checks.rows.time_ns", "congestion.pacing_ns", "congestion.pacing_scope",
+		"congestion.receivers.queue_bytes", "files.drops", "files.interfaces.drops", "files.truncated_at", "flows.completion_ns.atomic", "flows.completion_ns.read", "flows.completion_ns.send",
+		"flows.reaction", "flows.request_id", "path", "quality.drops", "series.jain", "totals.icrc_bad"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("null fields (-want +got):\n%s", diff)
 	}
