@@ -157,21 +157,26 @@ func histBucket(v int64) (number int) {
 	return octave*histSub + int(histIndex[uint8(uint64(v)<<(64-n)>>(64-9))]) // the nine highest bits without the first
 }
 
-// histValue is the value from which a bucket's ends are equally far, in ratio.
-func histValue(octave, sub int) int64 {
-	if octave < histExact/histSub {
-		return int64(octave*histSub + sub)
+// histValues is, for each bucket, the value from which its ends are equally far, in ratio.
+var histValues = func() (t [histOctaves * histSub]int64) {
+	for i := range t {
+		octave, sub := i/histSub, i%histSub
+		if i < histExact {
+			t[i] = int64(i)
+			continue
+		}
+		unit := math.Exp2(float64(octave+2)) / 256
+		lo := math.Ceil(float64(histEdge[sub]) * unit)
+		hi := max(math.Ceil(float64(histEdge[sub+1])*unit)-1, lo)
+		t[i] = int64(2*lo*hi/(lo+hi) + 0.5)
 	}
-	unit := math.Exp2(float64(octave+2)) / 256
-	lo := math.Ceil(float64(histEdge[sub]) * unit)
-	hi := max(math.Ceil(float64(histEdge[sub+1])*unit)-1, lo)
-	return int64(2*lo*hi/(lo+hi) + 0.5)
-}
+	return t
+}()
 
 // all are the buckets with samples, ascending: what each stands for, and its count.
 func (h *histogram) all() func(yield func(v, n int64) bool) {
 	return func(yield func(int64, int64) bool) {
-		value := func(i int) int64 { return min(max(histValue(i/histSub, i%histSub), h.min), h.max) }
+		value := func(i int) int64 { return min(max(histValues[i], h.min), h.max) }
 		if h.dense == 0 {
 			for _, b := range h.cells {
 				if !yield(value(int(b>>16)), int64(b&bucketFull)) {

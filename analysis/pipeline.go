@@ -69,7 +69,7 @@ func (c laneCells) atLeast(halved int32) int {
 
 const (
 	maxLanes   = 16
-	lanesFull  = 3 * maxLanes
+	lanesFull  = maxLanes
 	maxReading = 4
 )
 
