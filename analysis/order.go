@@ -27,7 +27,7 @@ type order struct {
 	arrivals *arrivals
 
 	started                    bool
-	originNS, firstNS, lastNS  int64
+	originNS, lastNS           int64
 	packets, removed           int64
 	truncated, pauseFrames     int64
 	icrcChecked, icrcBad, late int64
