@@ -61,8 +61,9 @@ func (c *restartCheck) flow(i int, r *Recovery) {
 		left := c.start(i, e)
 		c.whole(i, e, left, r, k)
 	}
-	// A restart of which all but one packet was lost again before the tap looks like a packet sent alone, too.
-	if r.Selective > r.Restarts {
+	// A restart of which most packets were lost again before the tap looks like packets sent alone, too: who is seen to go back
+	// after NAKs does not choose.
+	if r.Selective > r.Restarts && r.ByNAK == 0 {
 		c.add(c.doc, i, alone, "%d packets were sent again alone, without those after them: this sender repeats selectively", r.Selective)
 	}
 }
