@@ -169,6 +169,7 @@ type sender struct {
 	pieces   *tallies           // per piece of a phase
 	resp     *psnTracker        // READ responses have the requester's numbers
 	react    *reaction
+	rare     *Operations // those with opcodes that are not counted one by one: XRC, RD
 
 	ceAtNS       int64 // first CE mark since the last CNP
 	burst        int64 // bytes of the burst that goes on
@@ -215,11 +216,11 @@ type answers struct {
 	candidates *[]candidate
 	naks       *NAKs
 	cnps       *cnpCounts
+	acks       int64 // positive plain ones
 	lastAckPSN uint32
 	searches   int32 // for the peer, in vain
 	confidence int16 // acknowledgements that agreed with the peer
 	ackSeen    bool
-	acks       bool // positive ones among them
 	responses  bool // READ responses among them
 }
 
@@ -340,22 +341,22 @@ func (d *direction) sends() bool { return d.tx != nil && d.tx.req.started }
 
 // answers reports that d carries answers to the other direction's data.
 func (d *direction) answers() bool {
-	return d.rx != nil && (d.rx.acks || d.rx.cnps != nil || d.rx.naks != nil || d.rx.responses)
+	return d.rx != nil && (d.rx.acks > 0 || d.rx.cnps != nil || d.rx.naks != nil || d.rx.responses)
 }
 
-// answered counts what d, of whose packets c are the counts, says about its peer's data. acks are positive plain
-// acknowledgements.
-func (d *direction) answered(c *counts) (acks, cnps int64, naks NAKs) {
-	if d.rx == nil {
+// answered counts what d says about its peer's data.
+func (d *direction) answered() (acks, cnps int64, naks NAKs) {
+	a := d.rx
+	if a == nil {
 		return 0, 0, naks
 	}
-	if d.rx.naks != nil {
-		naks = *d.rx.naks
+	if a.naks != nil {
+		naks = *a.naks
 	}
-	if d.rx.cnps != nil {
-		cnps = d.rx.cnps.n
+	if a.cnps != nil {
+		cnps = a.cnps.n
 	}
-	return c.opcodes[roce.RCAck] - naks.sum(), cnps, naks
+	return a.acks, cnps, naks
 }
 
 // carriesData reports that d is a flow.
@@ -368,22 +369,12 @@ func (t *sender) unique() int64 {
 
 // operations are the messages whose last packet was seen.
 func (d *direction) operations() (o Operations) {
+	if r := d.tx.rare; r != nil {
+		o = *r
+	}
 	c := d.counted()
 	for slot, n := range c.opcodes {
-		if n == 0 {
-			continue
-		}
-		switch op := slotOpcode(slot); {
-		case op.IsAtomic() && op.IsRequest():
-			o.Atomic += n
-		case op.IsReadResponse() && op.IsLast():
-			o.Read += n
-		case !op.IsRequest() || !op.IsLast() || op.IsReadRequest():
-		case op.IsWrite():
-			o.Write += n
-		case op.IsSend():
-			o.Send += n
-		}
+		o.add(slotOpcode(slot), n)
 	}
 	again := d.tx.req.disorderOf().again
 	o.Write -= again[msgWrite]
@@ -391,6 +382,38 @@ func (d *direction) operations() (o Operations) {
 	o.Atomic -= again[msgAtomic]
 	o.Read -= d.tx.resp.disorderOf().again[msgRead]
 	return o
+}
+
+// add counts n packets that end a message of their kind.
+func (o *Operations) add(op roce.Opcode, n int64) {
+	switch {
+	case op.IsReadResponse() && op.IsLast():
+		o.Read += n
+	case !countedOps[op]:
+	case op.IsAtomic():
+		o.Atomic += n
+	case op.IsWrite():
+		o.Write += n
+	case op.IsSend():
+		o.Send += n
+	}
+}
+
+// countedOps are the requests that end a message of an operation.
+var countedOps = func() (t [256]bool) {
+	for i := range t {
+		op := roce.Opcode(i)
+		t[i] = op.IsRequest() && (op.IsAtomic() || op.IsLast() && (op.IsWrite() || op.IsSend()))
+	}
+	return t
+}()
+
+// rareOperation counts a packet, seen for the first time, whose opcode has no counter.
+func (t *sender) rareOperation(op roce.Opcode) {
+	if t.rare == nil {
+		t.rare = new(Operations)
+	}
+	t.rare.add(op, 1)
 }
 
 func (d *direction) ackSeen() bool { return d.rx != nil && d.rx.ackSeen }

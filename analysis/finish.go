@@ -176,7 +176,7 @@ func (r *run) totals(doc *Document) {
 		if d.dstQP == 1 && d.service == roce.UD {
 			t.MADPackets += d.packets
 		}
-		acks, cnps, naks := d.answered(&c)
+		acks, cnps, naks := d.answered()
 		t.AckPackets += acks
 		t.RNRNAKPackets += naks.RNR
 		t.NAKPackets += naks.sum() - naks.RNR

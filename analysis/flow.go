@@ -56,8 +56,7 @@ func (r *run) flow(d *direction) Flow {
 	}
 	if p := d.peer; p != nil {
 		f.SrcQP = ptr(p.dstQP)
-		c := p.counted()
-		acks, cnps, naks := p.answered(&c)
+		acks, cnps, naks := p.answered()
 		f.CNPs = ptr(cnps)
 		if d.service == roce.RC {
 			f.Acks, f.NAKs = ptr(acks), ptr(naks)

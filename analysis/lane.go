@@ -344,7 +344,7 @@ func (l *lane) request(d *direction, r *record) {
 		if ext <= pos {
 			t.resendsNoAck++
 		}
-		if op.IsLast() || op.IsAtomic() {
+		if countedOps[op] && opSlotOf[op] != slotUnknown {
 			t.req.x.again[kindOf(op)]++
 		}
 		if op.IsLast() && !read {
@@ -381,6 +381,9 @@ func (l *lane) see(t *sender, k *psnTracker, r *record, gapOK, afterRead bool) (
 
 // messageEdges follows where messages begin and end; the packet is seen for the first time.
 func (l *lane) messageEdges(d *direction, t *sender, ts int64, op roce.Opcode, ext int64) {
+	if opSlotOf[op] == slotUnknown {
+		t.rareOperation(op)
+	}
 	switch {
 	case op.IsReadRequest():
 		l.begin(d, ext, ts, msgRead)
@@ -412,7 +415,9 @@ func (l *lane) response(d *direction, r *record) {
 		case roce.Nak:
 			by = byNAK
 		case roce.Ack:
-			a.acks = a.acks || op.IsAck()
+			if op.IsAck() {
+				a.acks++
+			}
 		}
 		if by != byTimeout {
 			if a.naks == nil {
@@ -484,9 +489,14 @@ func (l *lane) readResponse(d, peer *direction, r *record) {
 	if class == psnNew {
 		t.respLastOp = op
 	}
+	if class != psnDup && opSlotOf[op] == slotUnknown {
+		t.rareOperation(op)
+	}
 	if op.IsLast() {
 		if class == psnDup {
-			t.resp.x.again[msgRead]++
+			if opSlotOf[op] != slotUnknown {
+				t.resp.x.again[msgRead]++
+			}
 		} else if peer != nil {
 			l.readDone(peer.tx, t, peer.tx.req.unwrap(uint32(ext)&roce.PSNMask), r.ts)
 		}

@@ -121,7 +121,7 @@ func (r *run) rawDirections() []Direction {
 			o.PSNGaps += x.gaps
 			o.RETHBytes += t.rethBytes
 		}
-		acks, cnps, naks := d.answered(&c)
+		acks, cnps, naks := d.answered()
 		o.Acks += acks
 		o.NAKs.add(&naks)
 		o.CNPs += cnps
