@@ -26,23 +26,6 @@ type NotMeasured struct{ Metric, Reason string }
 
 func (e *NotMeasured) Error() string { return e.Metric + ": not measured: " + e.Reason }
 
-// metricNames are the functions of the expectation language, each with what it gives.
-var metricNames = []struct{ name, gives string }{
-	{"jain", "Jain's index over the phase's mean goodputs"},
-	{"jain_mean_of_bins", "mean of Jain's indices per bin, trimmed as the paper does"},
-	{"goodput", "unique payload, bit/s"},
-	{"hw_goodput", "goodput times the time scale, bit/s"},
-	{"utilisation", "wire rate over the rate of the bottleneck link"},
-	{"ce_share", "CE-marked share of the data packets"},
-	{"ce_packets", "CE-marked packets"},
-	{"cnps", "CNPs on the wire"},
-	{"cnp_rate", "CNPs per second"},
-	{"retransmissions", "retransmitted packets"},
-	{"lost", "packets lost between the taps before and behind the queue"},
-	{"naks", "NAKs on the wire"},
-	{"flows", "flows that were active"},
-}
-
 // counterRoots are the first words of dotted counter names.
 var counterRoots = []string{"nic", "switch", "rdcc", "crn"}
 
@@ -121,14 +104,14 @@ func (r *recorder) note(call string, v float64, err error) (float64, error) {
 
 // environment has one function per metric, `counter` for dotted names, and the constants of rates and sizes.
 func environment(r *recorder) map[string]any {
-	env := map[string]any{"kb": 1e3, "Mb": 1e6, "Gb": 1e9, "KiB": 1024.0, "MiB": 1048576.0}
-	for _, m := range metricNames {
-		env[m.name] = func(args map[string]any) (float64, error) {
-			q, call, err := query(m.name, args)
+	env := map[string]any{"us": 1e3, "ms": 1e6, "kb": 1e3, "Mb": 1e6, "Gb": 1e9, "KiB": 1024.0, "MiB": 1048576.0}
+	for _, m := range MetricCatalogue {
+		env[m.Name] = func(args map[string]any) (float64, error) {
+			q, call, err := query(m.Name, args)
 			if err != nil || r == nil {
 				return 0, err
 			}
-			v, err := r.m.Value(m.name, q)
+			v, err := r.m.Value(m.Name, q)
 			return r.note(call, v, err)
 		}
 	}
@@ -261,13 +244,14 @@ func isWord(c byte) bool {
 func dotted(s string) bool { return strings.Contains(s, ".") }
 
 func isMetric(s string) bool {
-	return slices.ContainsFunc(metricNames, func(m struct{ name, gives string }) bool { return m.name == s })
+	_, ok := Metric(s)
+	return ok
 }
 
 func suggestMetric(word string) string {
-	names := make([]string, len(metricNames))
-	for i, m := range metricNames {
-		names[i] = m.name
+	names := make([]string, len(MetricCatalogue))
+	for i, m := range MetricCatalogue {
+		names[i] = m.Name
 	}
 	for _, n := range names {
 		if strings.HasPrefix(n, word[:min(len(word), 3)]) {

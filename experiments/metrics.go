@@ -106,6 +106,15 @@ func (m *documentMetrics) phaseFlow(p *analysis.PhaseSummary, metric string, q Q
 // wholeFlow is phaseFlow for the whole capture.
 func (m *documentMetrics) wholeFlow(metric string, q Query) (float64, error) {
 	var pairs []flowNumbers
+	if isTime(metric) {
+		var flows []analysis.Flow
+		for _, f := range m.doc.Flows {
+			if slices.Contains(m.flowIDs[q.Flow], f.ID) {
+				flows = append(flows, f)
+			}
+		}
+		return highestTime(flows, metric, q)
+	}
 	for _, f := range m.doc.Flows {
 		if slices.Contains(m.flowIDs[q.Flow], f.ID) {
 			pairs = append(pairs, flowNumbers{f.GoodputBps, f.HWGoodputBps, nil, asFloat(f.CNPs), f.CNPRateHz, f.Packets, f.CEPackets, f.RetransmittedPackets})
@@ -187,8 +196,31 @@ func (m *documentMetrics) whole(metric string, q Query) (float64, error) {
 		return float64(t.NAKPackets), nil
 	case "flows":
 		return float64(a.ActiveFlows), nil
+	case "rtt_p50", "rtt_p99", "message_p50", "message_p99":
+		return highestTime(m.doc.Flows, metric, q)
 	}
 	return 0, &NotMeasured{metric + "()", "is known per phase only: give phase=\"...\""}
+}
+
+// times are the metrics that are quantiles of times, which neither add up over flows nor are kept per phase.
+var times = map[string]func(*analysis.Flow) *int64{
+	"rtt_p50":     func(f *analysis.Flow) *int64 { return f.RTTNS.P50 },
+	"rtt_p99":     func(f *analysis.Flow) *int64 { return f.RTTNS.P99 },
+	"message_p50": func(f *analysis.Flow) *int64 { return f.MessageNS.P50 },
+	"message_p99": func(f *analysis.Flow) *int64 { return f.MessageNS.P99 },
+}
+
+func isTime(metric string) bool { return times[metric] != nil }
+
+// highestTime is the highest of the flows' quantiles.
+func highestTime(flows []analysis.Flow, metric string, q Query) (float64, error) {
+	var highest *float64
+	for i := range flows {
+		if v := times[metric](&flows[i]); v != nil && (highest == nil || float64(*v) > *highest) {
+			highest = asFloat(v)
+		}
+	}
+	return measured(metric, q, highest)
 }
 
 func (m *documentMetrics) lost(q Query) (float64, error) {

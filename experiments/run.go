@@ -28,6 +28,7 @@ type Runner struct {
 	ID       string            // of the run; "" makes one from the time
 	Command  []string          // the command line, for the record
 	Sets     map[string]string // --set values, for the record
+	Trial    *Trial            // which part of a sweep this is; nil: none
 	Made     any               // how the lab was made, for the record (lab-made.json); nil: it was there
 	Progress func(Event)       // called with each event as it happens; may be nil
 
@@ -147,15 +148,23 @@ func (r *Runner) writeInputs() error {
 	if err != nil {
 		return err
 	}
+	inputs, err := InputsHash(r.Playbook, r.Lab)
+	if err != nil {
+		return err
+	}
 	var made error
 	if r.Made != nil {
 		made = r.bundle.WriteJSON("lab-made.json", r.Made)
 	}
-	return errors.Join(made,
+	var trial error
+	if r.Trial != nil {
+		trial = r.bundle.WriteJSON("trial.json", r.Trial)
+	}
+	return errors.Join(made, trial,
 		r.bundle.Write("playbook.yaml", r.Playbook.Source),
 		r.bundle.Write("lab.yaml", lab),
 		r.bundle.WriteJSON("plan.json", r.plan),
-		r.bundle.WriteJSON("command.json", map[string]any{"schema": "pcmlab/command/v1", "argv": r.Command, "set": r.Sets, "build": build.Version()}),
+		r.bundle.WriteJSON("command.json", map[string]any{"schema": "pcmlab/command/v1", "argv": r.Command, "set": r.Sets, "inputs_sha256": inputs, "build": build.Version()}),
 	)
 }
 
@@ -304,6 +313,12 @@ func mustRun(ctx context.Context, h remote.Host, step string, argv ...string) er
 func (r *Runner) finish() error {
 	err := r.bundle.WriteJSON("result.json", r.result)
 	err = errors.Join(err, writeReport(r.bundle, r.result, r.Playbook, r.plan))
+	if summary, sumErr := Summarise(r.bundle.Dir); sumErr != nil {
+		err = errors.Join(err, sumErr)
+	} else {
+		summary.Ended = time.Now().UTC()
+		err = errors.Join(err, r.bundle.WriteJSON(SummaryFile, summary))
+	}
 	r.event(Event{Event: "done", Text: filepath.Join(r.bundle.Dir, "report.html")})
 	_, closeErr := r.bundle.Close(r.result.State, r.result.Reason, build.Version().String())
 	return errors.Join(err, closeErr)

@@ -64,6 +64,8 @@ measured in its window less the trims of 'measure:'.
   cnps(phase="three") > 0               CNPs on the wire; cnp_rate() per second
   retransmissions() == 0                retransmitted packets
   lost() == 0                           packets lost between the taps before and behind the queue
+  rtt_p99() < 2*ms                      time from data to its ACK, ns, of the whole run; rtt_p50(), and message_p50() and
+                                        message_p99() for completion times; of several flows the highest
   jain(phase="*") >= 0.95               "*" is the lowest of all phases
   nic.h1.packet_seq_err == 0            counters of a NIC, after minus before
   switch.sw.dropped_packets == 0        counters of a switch
