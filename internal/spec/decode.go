@@ -26,15 +26,24 @@ func ReadFile(path string, into any) (*Doc, error) {
 	return Decode(path, data, into)
 }
 
-// Decode reads data into the struct that into points to. file is the name in messages. It returns the document also
+// Decode reads data into the struct, or the Map, that into points to. file is the name in messages. It returns the document also
 // when there are mistakes, so that the caller can look for more; the error is then *Errors, the same as Doc.Err().
 // Values with a mistake keep their zero value.
 func Decode(file string, data []byte, into any) (*Doc, error) {
+	return decodeDoc(&Doc{File: file}, data, into)
+}
+
+// DecodeTagged is Decode for a format of others that marks some scalars with tags, such as !eval. The tags named are read
+// and their values taken as they stand; use it with [Scalar] fields, which say no more about a value than its text.
+func DecodeTagged(file string, data []byte, into any, tags ...string) (*Doc, error) {
+	return decodeDoc(&Doc{File: file, tags: tags}, data, into)
+}
+
+func decodeDoc(d *Doc, data []byte, into any) (*Doc, error) {
 	v := reflect.ValueOf(into)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		panic(fmt.Sprintf("spec: Decode into %T, need a pointer to a struct", into))
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct && !v.Type().Elem().Implements(orderedMapType) {
+		panic(fmt.Sprintf("spec: Decode into %T, need a pointer to a struct or a Map", into))
 	}
-	d := &Doc{File: file}
 	d.root = d.tree(data)
 	if d.root == nil {
 		d.mark(P())

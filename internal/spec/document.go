@@ -12,6 +12,7 @@ import (
 type Doc struct {
 	File string
 
+	tags     []string // that are read
 	lines    []string
 	root     *node
 	problems []*Problem

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -277,7 +278,7 @@ func (d *Doc) shallow(tokens token.Tokens) bool {
 		if t.Position != nil && t.Position.Line != line {
 			line, chain = t.Position.Line, 0
 		}
-		if t.Type == token.TagType {
+		if t.Type == token.TagType && !slices.Contains(d.tags, t.Value) {
 			d.addToken(t, Dialect, "tags (!) are not read", "remove it, or quote the text")
 			ok = false // what the library makes of the rest depends on the tag
 		}
@@ -338,7 +339,10 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		c.doc.add(n.line, n.col, 1, Dialect, "anchors (&) are not read", "write the value out where it is needed")
 	case *ast.AliasNode:
 		c.doc.add(n.line, n.col, 1, Dialect, "aliases (*) are not read", "write the value out, or quote the text")
-	case *ast.TagNode: // said by shallow, which sees the tags too that the YAML library drops
+	case *ast.TagNode: // others are refused by shallow, which sees the tags too that the YAML library drops
+		if t != nil && slices.Contains(c.doc.tags, t.Value) && v.Value != nil {
+			return c.convert(v.Value, depth+1)
+		}
 	case *ast.LiteralNode:
 		n.kind, n.text = text, v.Value.Value
 		switch header := c.doc.rest(n); {
