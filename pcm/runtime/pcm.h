@@ -1,0 +1,2 @@
+/* The name under which some packages include pcmh.h. */
+#include "pcmh.h"
