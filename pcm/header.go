@@ -64,7 +64,10 @@ func (p *Package) base() string {
 // literal is the constant in C. Integers stay as they are written, so that C's own rules for mixed arithmetic hold as in the SDK; what
 // is declared a float is one.
 func (c *Constant) literal() string {
-	if c.Value.Int == nil || c.Type == Float || c.Type == Frac {
+	switch {
+	case c.Type == Frac:
+		return "FRAC(" + floatLiteral(c.Value.float()) + ")"
+	case c.Type == Float, c.Value.Int == nil:
 		return floatLiteral(c.Value.float())
 	}
 	s := c.Value.Int.String()

@@ -125,9 +125,16 @@ func ParseFabric(file string, data []byte) (*Fabric, error) {
 // evalTag marks expressions in files of the SDK. Without it they are read all the same.
 const evalTag = "!eval"
 
-// Load reads NAME.yaml (or the folder NAME that holds it) and resolves its constants with those of fabric. The error lists all
+// Deployment is what a package is compiled for besides its platform.
+type Deployment struct {
+	Fabric *Fabric // nil: none
+	// Set replaces values of constants, and initial values of variables and controls, by name. Like those they may be expressions.
+	Set map[string]string
+}
+
+// Load reads NAME.yaml (or the folder NAME that holds it) and resolves its constants for a deployment. The error lists all
 // mistakes of the file with their places.
-func Load(path string, fabric *Fabric) (*Package, error) {
+func Load(path string, d Deployment) (*Package, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, filepath.Base(filepath.Clean(path))+".yaml")
 	}
@@ -135,20 +142,20 @@ func Load(path string, fabric *Fabric) (*Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data, fabric)
+	return Parse(path, data, d)
 }
 
 // Parse is Load for a text; C files are looked for beside file.
-func Parse(file string, data []byte, fabric *Fabric) (*Package, error) {
+func Parse(file string, data []byte, d Deployment) (*Package, error) {
 	var f packageFile
 	doc, err := spec.DecodeTagged(file, data, &f, evalTag)
 	if doc == nil {
 		return nil, err
 	}
-	b := builder{Package: &Package{Name: f.Algorithm.Name, Description: f.Algorithm.Description, Kind: f.Algorithm.Kind, File: file, Fabric: fabric, doc: doc},
-		r: resolver{doc: doc, known: map[string]Number{}}, taken: map[string]string{}}
-	if fabric != nil {
-		for k, v := range fabric.Values {
+	b := builder{Package: &Package{Name: f.Algorithm.Name, Description: f.Algorithm.Description, Kind: f.Algorithm.Kind, File: file, Fabric: d.Fabric, doc: doc},
+		r: resolver{doc: doc, known: map[string]Number{}}, taken: map[string]string{}, set: d.Set}
+	if d.Fabric != nil {
+		for k, v := range d.Fabric.Values {
 			b.r.known[k] = v
 		}
 	}
@@ -157,6 +164,7 @@ func Parse(file string, data []byte, fabric *Fabric) (*Package, error) {
 	b.controls(f.Controls)
 	b.vars(f.Variables)
 	b.sources(f.Sources)
+	b.unknownSets()
 	if b.Kind == "" {
 		b.Kind = b.kind()
 	}
@@ -168,6 +176,32 @@ type builder struct {
 	*Package
 	r     resolver
 	taken map[string]string // name -> what it is
+	set   map[string]string
+}
+
+// given is the text of a value, or what the deployment sets in its place.
+func (b *builder) given(name string, text *spec.Scalar) *spec.Scalar {
+	if v, ok := b.set[name]; ok {
+		s := spec.Scalar(v)
+		return &s
+	}
+	return text
+}
+
+// unknownSets refuses what sets nothing.
+func (b *builder) unknownSets() {
+	var known []string
+	for name, what := range b.taken {
+		if what != "signal" {
+			known = append(known, name)
+		}
+	}
+	slices.Sort(known)
+	for name := range b.set {
+		if !slices.Contains(known, name) {
+			b.doc.Errorf(spec.P("constants"), spec.Suggest(name, known), "the deployment sets %s, which is no constant, variable or control of %s", name, b.Name)
+		}
+	}
 }
 
 // name notes a name, which no other object may have.
@@ -186,7 +220,7 @@ func (b *builder) constants(list []constantFile) {
 	for i, c := range list {
 		at := spec.P("constants", i)
 		b.name(c.Name, "constant", at)
-		b.r.add(c.Name, string(c.Value), at.With("value"))
+		b.r.add(c.Name, string(*b.given(c.Name, &c.Value)), at.With("value"))
 	}
 	b.r.resolve()
 	for i, c := range list {
@@ -278,7 +312,7 @@ func (b *builder) controls(list []controlFile) {
 		default:
 			kinds[kind] = c.Name
 		}
-		initial, _ := b.word(c.Initial, Uint, at.With("initial_value"))
+		initial, _ := b.word(b.given(c.Name, c.Initial), Uint, at.With("initial_value"))
 		b.Controls = append(b.Controls, Control{c.Name, kind, initial})
 	}
 }
@@ -292,8 +326,8 @@ func (b *builder) vars(list []variableFile) {
 		b.name(v.Name, "variable", at)
 		t, _ := named(v.Type, numTypes)
 		out := Var{Name: v.Name, Type: t, Slot: b.Slots, Initial: IntNumber(0)}
-		if v.Initial != nil {
-			out.Initial, _ = b.r.value(string(*v.Initial), at.With("initial_value"))
+		if text := b.given(v.Name, v.Initial); text != nil {
+			out.Initial, _ = b.r.value(string(*text), at.With("initial_value"))
 			if _, err := out.Initial.Bits(t); err != nil {
 				b.doc.Errorf(at.With("initial_value"), "", "variable %q: %v", v.Name, err)
 			}

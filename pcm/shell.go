@@ -293,6 +293,32 @@ void pcm_batch(const struct pcm_event *ev, size_t n, struct pcm_output *out)
 		pcm_one(ev[i].flow, &ev[i].in, &out[i]);
 }
 `)
+	w.line(`static inline uint64_t *pcm_part_of(struct pcm_flow *f, enum pcm_part part, uint32_t i)
+{
+	switch (part) {
+	case PCM_PART_CONTROL:
+		return i < sizeof f->ctl / sizeof f->ctl[0] ? &f->ctl[i] : NULL;
+	case PCM_PART_VARIABLE:
+		return i < sizeof f->var / sizeof f->var[0] ? &f->var[i] : NULL;
+	case PCM_PART_SIGNAL:
+		return i < sizeof f->sig / sizeof f->sig[0] ? &f->sig[i] : NULL;
+	}
+	return NULL;
+}
+
+uint64_t pcm_peek(const struct pcm_flow *f, enum pcm_part part, uint32_t i)
+{
+	const uint64_t *p = pcm_part_of((struct pcm_flow *)f, part, i);
+	return p ? *p : UINT64_MAX;
+}
+
+void pcm_poke(struct pcm_flow *f, enum pcm_part part, uint32_t i, uint64_t value)
+{
+	uint64_t *p = pcm_part_of(f, part, i);
+	if (p)
+		*p = value;
+}
+`)
 	var sources, controls uint64
 	for _, s := range w.Signals {
 		sources |= 1 << s.Source

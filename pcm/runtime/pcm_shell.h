@@ -13,6 +13,10 @@
 
 #define PCM_SHELL_ABI 1
 
+#ifndef PCM_SHELL_EXPORT /* a shell's build says how its interface is made visible */
+#define PCM_SHELL_EXPORT
+#endif
+
 /* Which fields of an input count: bit i is the i-th of them. */
 struct pcm_input {
 	uint64_t mask;
@@ -48,16 +52,21 @@ struct pcm_info {
 extern "C" {
 #endif
 
-const struct pcm_info *pcm_get_info(void);
+PCM_SHELL_EXPORT const struct pcm_info *pcm_get_info(void);
 /* A new flow that begins now; seed is that of its random numbers. NULL: no memory. */
-struct pcm_flow *pcm_create(uint64_t now, uint64_t seed);
-void pcm_destroy(struct pcm_flow *);
+PCM_SHELL_EXPORT struct pcm_flow *pcm_create(uint64_t now, uint64_t seed);
+PCM_SHELL_EXPORT void pcm_destroy(struct pcm_flow *);
 /* Takes what happened, runs the handler if one of its triggers fires, and says what to do. */
-void pcm_flush(struct pcm_flow *, const struct pcm_input *, struct pcm_output *);
+PCM_SHELL_EXPORT void pcm_flush(struct pcm_flow *, const struct pcm_input *, struct pcm_output *);
 /* pcm_flush of n events in order, of any flows. */
-void pcm_batch(const struct pcm_event *, size_t n, struct pcm_output *);
+PCM_SHELL_EXPORT void pcm_batch(const struct pcm_event *, size_t n, struct pcm_output *);
 /* What to do, without an event. */
-void pcm_read(const struct pcm_flow *, struct pcm_output *);
+PCM_SHELL_EXPORT void pcm_read(const struct pcm_flow *, struct pcm_output *);
+
+/* For tests and diagnostics: a control, in the package's order, and a 64-bit word of the variables. */
+enum pcm_part { PCM_PART_CONTROL, PCM_PART_VARIABLE, PCM_PART_SIGNAL };
+PCM_SHELL_EXPORT uint64_t pcm_peek(const struct pcm_flow *, enum pcm_part, uint32_t index);
+PCM_SHELL_EXPORT void pcm_poke(struct pcm_flow *, enum pcm_part, uint32_t index, uint64_t value);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,98 @@
+// Package cpu compiles handler packages into shells for the CPU: shared objects with the C interface of pcm_shell.h.
+package cpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/pcmlab/pcmlab/pcm"
+)
+
+// Options of a build.
+type Options struct {
+	CC    string   // compiler; "" means cc
+	Flags []string // added to ours
+}
+
+// flags are those of every build. No fast mathematics: results must not depend on the compiler's mood.
+var flags = []string{"-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off", "-Wall", "-Wno-unused-function", "-Wno-unknown-pragmas"}
+
+// Build compiles p and writes the shared object to out, which appears whole or not at all. The error holds what the compiler said.
+func Build(ctx context.Context, p *pcm.Package, out string, o Options) error {
+	dir, err := os.MkdirTemp("", "pcmlab-shell-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := WriteSources(p, dir); err != nil {
+		return err
+	}
+	cc := o.CC
+	if cc == "" {
+		cc = "cc"
+	}
+	object, err := os.CreateTemp(filepath.Dir(out), ".shell-*")
+	if err != nil {
+		return err
+	}
+	object.Close()
+	defer os.Remove(object.Name())
+	args := append(append([]string{}, flags...), "-I", dir)
+	for _, d := range sourceDirs(p) {
+		args = append(args, "-I", d)
+	}
+	args = append(append(args, o.Flags...), "-DPCM_SHELL_EXPORT=__attribute__((visibility(\"default\")))", "-o", object.Name(), filepath.Join(dir, "shell.c"), "-lm")
+	cmd := exec.CommandContext(ctx, cc, args...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return fmt.Errorf("build %s: no C compiler %q (install gcc, or name one with --cc)", p.Name, cc)
+		}
+		return fmt.Errorf("build %s: %s: %w\n%s", p.Name, cc, err, strings.TrimSpace(said.String()))
+	}
+	return os.Rename(object.Name(), out)
+}
+
+// sourceDirs are the folders of the C files, whose other headers they may include.
+func sourceDirs(p *pcm.Package) []string {
+	var dirs []string
+	seen := map[string]bool{}
+	for _, f := range p.C {
+		if d, err := filepath.Abs(filepath.Dir(f)); err == nil && !seen[d] {
+			seen[d] = true
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// WriteSources puts all that the compiler needs into dir: shell.c, NAME.h, the runtime headers, copies of the C files. A header of ours
+// comes before one of the same name beside the C files.
+func WriteSources(p *pcm.Package, dir string) error {
+	shell, err := p.Shell()
+	if err != nil {
+		return err
+	}
+	files := pcm.RuntimeHeaders()
+	files["shell.c"], files[p.Name+".h"] = shell, p.Header()
+	for _, f := range p.C {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("handler %s: %w", p.Name, err)
+		}
+		files[filepath.Base(f)] = string(data)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

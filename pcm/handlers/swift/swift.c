@@ -1,0 +1,59 @@
+/* Swift (Kumar et al., SIGCOMM 2020, algorithm 1), in the order of events of the htsim simulator. */
+#include "pcmh.h"
+#include "pcm_arith.h"
+#include "swift.h"
+
+/* The delay that is aimed at: fixed, plus what flow scaling adds for small windows. */
+static inline pcm_frac target_delay(pcm_uint cwnd)
+{
+	pcm_frac packets = INT_DIV ? frac_of_uint(cwnd / MSS) : frac_div(frac_of_uint(cwnd), FRAC(MSS));
+	pcm_frac scaling = FRAC(FS_RANGE);
+
+	if (cwnd == 0)
+		scaling = FRAC(0);
+	else if (packets > FRAC(0))
+		scaling = MAX(MIN(frac_mul(FS_ALPHA, frac_rsqrt(packets)) + FS_BETA, FRAC(FS_RANGE)), FRAC(0));
+	return FIXED_TARGET + scaling;
+}
+
+static inline pcm_uint shrunk(pcm_uint cwnd, pcm_frac factor)
+{
+	return frac_to_uint(frac_mul(frac_of_uint(cwnd), factor));
+}
+
+int algorithm_main()
+{
+	pcm_uint fired = get_signal_trigger_mask(), now = get_signal(NOW), rtt = get_signal(RTT), before = get_control(CWND), cwnd = before;
+	pcm_uint acked = get_signal(ACKED_BYTES) - get_var_uint(PREV_ACKED_BYTES);
+	bool can_decrease = now - get_var_uint(T_LAST_DEC) >= get_var_uint(RTT_EST); /* before the estimate moves */
+
+	set_var_uint(PREV_ACKED_BYTES, get_signal(ACKED_BYTES));
+	if (rtt)
+		set_var_uint(RTT_EST, get_var_uint(RTT_EST) ? 7 * get_var_uint(RTT_EST) / 8 + rtt / 8 : rtt);
+
+	if (fired & NACK) {
+		set_var_uint(RETX, 0);
+		if (can_decrease)
+			cwnd = shrunk(cwnd, FRAC(1) - MAX_MDF);
+	} else if (fired & RTO) {
+		set_var_uint(RETX, get_var_uint(RETX) + 1);
+		if (get_var_uint(RETX) >= RETX_RESET)
+			cwnd = MIN_CWND;
+		else if (can_decrease)
+			cwnd = shrunk(cwnd, FRAC(1) - MAX_MDF);
+	} else {
+		pcm_frac delay = frac_of_uint(rtt), target = target_delay(cwnd);
+
+		set_var_uint(RETX, 0);
+		if (delay < target)
+			cwnd += cwnd < MSS ? AI * acked : AI * MSS * acked / cwnd;
+		else if (can_decrease)
+			cwnd = shrunk(cwnd, MAX(FRAC(1) - frac_mul(BETA, frac_div(delay - target, delay)), FRAC(1) - MAX_MDF));
+	}
+
+	cwnd = MIN(MAX(cwnd, (pcm_uint)MIN_CWND), (pcm_uint)MAX_CWND);
+	if (cwnd < before)
+		set_var_uint(T_LAST_DEC, now);
+	set_control(CWND, cwnd);
+	return PCM_SUCCESS;
+}

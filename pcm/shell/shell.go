@@ -1,0 +1,149 @@
+// Package shell loads a compiled CPU shell into this process and runs flows of its handler, without cgo.
+//
+// Whoever imports it becomes a dynamically linked program (the loader of shared objects belongs to the C library), so only
+// programs that run shells do. A shell that crashes takes the process with it.
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// abi is PCM_SHELL_ABI of pcm_shell.h.
+const abi = 1
+
+// Input is struct pcm_input. Bit i of Mask says that the i-th field behind Now counts; times are ns.
+type Input struct {
+	Mask, Now                                                                                                                 uint64
+	ACK, RTO, NACK, ECN, RTT, DataTX, DataNACKed, InFlight, ElapsedTime, ACKEV, ECNEV, NACKEV, TXReadyPackets, TXBacklogBytes uint64
+	CNP, TXBytes, Queue, PullTarget, Loopback                                                                                 uint64
+}
+
+// Output is struct pcm_output. A control that the package does not have is all ones.
+type Output struct {
+	CWND, Rate, EV, PullNo, RTTProbe uint64
+	Fired                            uint64 // signals that made the handler run
+	Failed                           uint64 // what it returned when it failed, which stopped it; 0: it goes on
+}
+
+// Event is struct pcm_event.
+type Event struct {
+	Flow uintptr
+	In   Input
+}
+
+// Shell is one that is loaded. It is never unloaded.
+type Shell struct {
+	Name, Hash        string
+	FlowBytes         int
+	Sources, Controls uint64 // masks of inputs and outputs
+
+	create, destroy, flush, batch, read, peek, poke uintptr
+}
+
+// Open loads the shared object at path.
+func Open(path string) (*Shell, error) {
+	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("load shell: %w", err)
+	}
+	s := &Shell{}
+	var info uintptr
+	for name, to := range map[string]*uintptr{"pcm_get_info": &info, "pcm_create": &s.create, "pcm_destroy": &s.destroy, "pcm_flush": &s.flush,
+		"pcm_batch": &s.batch, "pcm_read": &s.read, "pcm_peek": &s.peek, "pcm_poke": &s.poke} {
+		if *to, err = purego.Dlsym(lib, name); err != nil {
+			return nil, fmt.Errorf("load shell: %s is none: %w", path, err)
+		}
+	}
+	at, _, _ := purego.SyscallN(info)
+	i := (*struct {
+		abi, flowBytes    uint32
+		name, hash        *byte
+		sources, controls uint64
+	})(*(*unsafe.Pointer)(unsafe.Pointer(&at)))
+	if i.abi != abi {
+		return nil, fmt.Errorf("load shell: %s has interface %d, this pcmlab knows %d: build it again", path, i.abi, abi)
+	}
+	s.Name, s.Hash, s.FlowBytes, s.Sources, s.Controls = text(i.name), text(i.hash), int(i.flowBytes), i.sources, i.controls
+	return s, nil
+}
+
+func text(p *byte) string {
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+// Flow is one flow of a shell. It belongs to one goroutine at a time, and must be closed.
+type Flow struct {
+	shell *Shell
+	at    uintptr
+}
+
+// ErrMemory: the shell could not make a flow.
+var ErrMemory = errors.New("no memory for another flow")
+
+// NewFlow makes a flow that begins now (ns), with a seed for its random numbers.
+func (s *Shell) NewFlow(nowNS, seed uint64) (*Flow, error) {
+	at, _, _ := purego.SyscallN(s.create, uintptr(nowNS), uintptr(seed))
+	if at == 0 {
+		return nil, ErrMemory
+	}
+	return &Flow{s, at}, nil
+}
+
+// Close frees the flow.
+func (f *Flow) Close() {
+	if f.at != 0 {
+		purego.SyscallN(f.shell.destroy, f.at)
+		f.at = 0
+	}
+}
+
+// Handle names the flow in events.
+func (f *Flow) Handle() uintptr { return f.at }
+
+// Flush takes what happened and says what to do.
+func (f *Flow) Flush(in *Input, out *Output) {
+	purego.SyscallN(f.shell.flush, f.at, uintptr(unsafe.Pointer(in)), uintptr(unsafe.Pointer(out)))
+	runtime.KeepAlive(in)
+	runtime.KeepAlive(out)
+}
+
+// Batch flushes events of any flows of the shell in order; out has room for as many.
+func (s *Shell) Batch(events []Event, out []Output) {
+	if len(events) == 0 {
+		return
+	}
+	_ = out[len(events)-1]
+	purego.SyscallN(s.batch, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&out[0])))
+	runtime.KeepAlive(events)
+	runtime.KeepAlive(out)
+}
+
+// Part is what Peek and Poke reach, for tests and diagnostics.
+type Part uint32
+
+// The parts of a flow.
+const (
+	Control Part = iota
+	Variable
+	Signal
+)
+
+// Peek is a word of the flow.
+func (f *Flow) Peek(p Part, index int) uint64 {
+	v, _, _ := purego.SyscallN(f.shell.peek, f.at, uintptr(p), uintptr(index))
+	return uint64(v)
+}
+
+// Poke sets a word of the flow.
+func (f *Flow) Poke(p Part, index int, v uint64) {
+	purego.SyscallN(f.shell.poke, f.at, uintptr(p), uintptr(index), uintptr(v))
+}
