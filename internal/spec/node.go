@@ -362,7 +362,7 @@ func (c *converter) convert(a ast.Node, depth int) *node {
 		if t.Type == token.StringType && numberLike.MatchString(t.Value) {
 			n.kind = number
 		}
-		if t.Type == token.StringType && (!c.doc.written(n) || n.text != "" && strings.ContainsRune(",[]{}#&*!|>'\"%@`", rune(n.text[0])) || lone.MatchString(n.text)) {
+		if t.Type == token.StringType && (!c.doc.written(n) || n.text != "" && strings.ContainsRune(",[]{}#&*!|>'\"%@`?", rune(n.text[0])) || lone.MatchString(n.text)) {
 			c.doc.add(n.line, n.col, 1, Syntax, "text that YAML readers read differently", "quote it, and look for tabs in it")
 		}
 		if t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType {
@@ -490,7 +490,7 @@ func (c *converter) key(a ast.MapKeyNode) *node {
 		n.kind = refused
 		c.doc.add(n.line, n.col, 1, Dialect, "keys are plain text", "write key: value")
 	}
-	if n.kind == text && t.Type != token.SingleQuoteType && t.Type != token.DoubleQuoteType && (!c.doc.written(n) || lone.MatchString(n.text)) {
+	if n.kind == text && t.Type != token.SingleQuoteType && t.Type != token.DoubleQuoteType && (!c.doc.written(n) || lone.MatchString(n.text) || strings.HasPrefix(n.text, "?")) {
 		n.kind = refused
 		c.doc.add(n.line, n.col, n.width, Syntax, "a key that YAML readers read differently", "quote it, and look for tabs in it")
 	}
