@@ -31,6 +31,8 @@ type Options struct {
 	ID string
 	// Ephemeral takes the lab down when the calling process dies or drops the Instance, folders included.
 	Ephemeral bool
+	// Seed is that of the draws that the switches make (RED marks); labs of the same seed and packets mark the same ones.
+	Seed uint64
 	// Progress is told of each step; nil discards. It may be called from other goroutines, one call at a time.
 	Progress func(Step)
 	// IO forces a kind of wire.

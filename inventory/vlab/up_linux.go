@@ -32,6 +32,9 @@ func Up(ctx context.Context, lab *inventory.Lab, o Options) (*Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab %q: %w", lab.Name, err)
 	}
+	for i := range l.Fabrics {
+		l.Fabrics[i].Config.Seed = o.Seed
+	}
 	if o.ID == "" {
 		o.ID = newID(lab.Name)
 	}
