@@ -103,7 +103,11 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 	b.bottleneck()
 	caps, backendErr := b.capabilities(backends)
 	for _, e := range p.Expect {
-		plan.Checks = append(plan.Checks, PlannedCheck{e.Name, e.Expr.Text, missingCaps(e.Needs, caps)})
+		skip := e.Skip
+		if skip == "" {
+			skip = missingCaps(e.Needs, caps)
+		}
+		plan.Checks = append(plan.Checks, PlannedCheck{e.Name, e.Expr.Text, skip})
 	}
 	for _, h := range lab.Hosts {
 		if parts := b.parts[h.Name]; len(parts) > 0 {

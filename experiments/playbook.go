@@ -30,7 +30,14 @@ type Playbook struct {
 	Captures []Capture
 	Expect   []Expectation
 
-	doc *spec.Doc // for mistakes that only a lab brings to light
+	Repeat     int     // runs of each cell
+	Warmup     int     // runs of each cell before that are not counted
+	Seed       uint64  // of a sweep's order and of what a lab draws
+	Thresholds []Param // score and limit, as written
+	Matrix     *Matrix // nil: one cell
+
+	doc  *spec.Doc // for mistakes that only a lab brings to light
+	file playbookFile
 }
 
 // Role is a part that hosts play.
@@ -87,6 +94,7 @@ type Expectation struct {
 	Name  string
 	Expr  *Expression
 	Needs []nicbackends.Cap
+	Skip  string // why it is not judged whatever is measured: a parameter took away what it speaks of
 }
 
 // LoadPlaybook reads and checks a playbook. The error lists every mistake with its place; it matches ErrInput.
@@ -107,6 +115,9 @@ func ParsePlaybook(name string, data []byte) (*Playbook, error) {
 	}
 	p := newPlaybook(&f, doc)
 	p.File, p.Source = name, data
+	if doc.Err() == nil {
+		p.checkMatrix()
+	}
 	if err := doc.Err(); err != nil {
 		return nil, inputError(err)
 	}
@@ -130,7 +141,11 @@ func inputError(err error) error {
 func SchemaPlaybook() []byte { return spec.SchemaJSON("pcmlab playbook", playbookFile{}) }
 
 func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
-	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports}, doc: doc}
+	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports},
+		Repeat: f.Repeat, Warmup: f.Warmup, Seed: f.Seed, doc: doc, file: *f}
+	for _, t := range f.Thresholds {
+		p.Thresholds = append(p.Thresholds, Param{t.Key, string(t.Value)})
+	}
 	hosts := map[string]bool{}
 	for _, e := range f.Hosts {
 		p.Roles = append(p.Roles, Role{e.Key, e.Value})
@@ -150,6 +165,7 @@ func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
 	}
 	p.buildCaptures(f)
 	p.buildExpectations(f)
+	p.buildMatrix()
 	return p
 }
 

@@ -18,6 +18,22 @@ type playbookFile struct {
 	Measure  measureSpec                      `yaml:"measure" doc:"how phases are measured"`
 	Captures []captureSpec                    `yaml:"captures" doc:"taps of the lab that are captured during the run"`
 	Expect   []expectSpec                     `yaml:"expect" doc:"what must hold"`
+
+	Repeat     int                   `yaml:"repeat" default:"1" min:"1" max:"10000" doc:"runs of each cell"`
+	Warmup     int                   `yaml:"warmup" default:"0" min:"0" max:"1000" doc:"runs of each cell before, which are not counted"`
+	Seed       uint64                `yaml:"seed" default:"1" min:"0" doc:"seed of the order of a sweep and of what a lab draws"`
+	Thresholds spec.Map[spec.Scalar] `yaml:"thresholds" doc:"how much worse a score may become before pcmlab compare calls it worse, such as goodput: 3%"`
+	Matrix     *matrixSpec           `yaml:"matrix" doc:"combinations of parameters that are run, the cells of a sweep"`
+}
+
+// matrixSpec spans the cells of a sweep. A parameter is a setting as --set knows it.
+type matrixSpec struct {
+	Vary    spec.Map[spec.OneOrMany[spec.Scalar]]   `yaml:"vary" doc:"parameters and their values: all combinations are run"`
+	Zip     []spec.Map[spec.OneOrMany[spec.Scalar]] `yaml:"zip" doc:"groups of parameters that advance together"`
+	Include []spec.Map[spec.Scalar]                 `yaml:"include" doc:"further cells, as written"`
+	Exclude []spec.Map[spec.Scalar]                 `yaml:"exclude" doc:"cells that have all of these values are left out"`
+	Order   string                                  `yaml:"order" enum:"shuffled,listed" default:"shuffled" doc:"shuffled: each repeat is a block of all cells in an order of its own; listed: blocks in the order of the file"`
+	Budget  time.Duration                           `yaml:"budget" min:"1s" max:"720h" doc:"time after which no trial begins that would not end in time"`
 }
 
 type trafficSpec struct {

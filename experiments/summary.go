@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
-	"github.com/pcmlab/pcmlab/inventory"
 )
 
 // Summary is summary.json of a run's folder: the little that repeats, sweeps, baselines, the store and reports over many
@@ -226,27 +225,6 @@ func scores(plan *Plan, r *Result) []Score {
 		}
 	}
 	return all
-}
-
-// InputsHash is the SHA-256 of what decides a run: the playbook and the lab, without how its hosts are reached. It is equal for
-// repeats.
-func InputsHash(p *Playbook, lab *inventory.Lab) (string, error) {
-	same := *lab
-	same.Hosts = nil
-	for _, h := range lab.Hosts {
-		host := *h
-		host.SSH = inventory.SSH{}
-		same.Hosts = append(same.Hosts, &host)
-	}
-	text, err := inventory.Marshal(&same)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	fmt.Fprintf(h, "playbook %d lab %d\n", len(p.Source), len(text))
-	h.Write(p.Source)
-	h.Write(text)
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func traceOf(doc *analysis.Document) *string {

@@ -128,6 +128,9 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (ret erro
 	if _, err := experiments.NewPlan(p, lab, backends()); err != nil { // before anything is raised
 		return err
 	}
+	if p.IsSweep() {
+		return usagef("%s: has repeat:, warmup: or matrix:, which this build reads and does not run", playbook)
+	}
 	show := e.newProgress(p)
 	defer show.stop()
 	raised, made := lab, any(nil)
