@@ -55,6 +55,10 @@
     const grounds = [backgroundOf(svg), ...[...svg.querySelectorAll(".band:not(.odd)")].slice(0, 1).map(e => parse(getComputedStyle(e).fill))];
     for (const e of svg.querySelectorAll("text")) hold(`plot text ${short(e.textContent)}`, parse(getComputedStyle(e).fill), grounds, 4.5);
     for (const e of svg.querySelectorAll(".line,.mark,.span")) hold(`a curve of ${short(svg.getAttribute("aria-label"))}`, parse(getComputedStyle(e).stroke), grounds, 3);
+    for (const e of svg.querySelectorAll("circle")) {
+      const style = getComputedStyle(e), colour = style.fill === "none" ? style.stroke : style.fill;
+      hold(`a point of ${short(svg.getAttribute("aria-label"))}`, parse(colour), grounds, 3);
+    }
   }
   return problems;
 })()
