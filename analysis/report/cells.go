@@ -16,8 +16,10 @@ func sortable(t analysis.Table) bool { return len(t.Rows) > 1 && !facts(t) }
 
 // cellAttributes says how a cell stands and, in columns of numbers, by what it sorts.
 func cellAttributes(columns []analysis.Column, i int, text string) template.HTMLAttr {
-	switch {
+	switch state := stateOf(text); {
 	case i >= len(columns):
+	case state != Neutral:
+		return template.HTMLAttr(` class="` + string(state) + `"`)
 	case columns[i].Wrap:
 		return ` class="wrap"`
 	case columns[i].Numeric:
@@ -27,6 +29,20 @@ func cellAttributes(columns []analysis.Column, i int, text string) template.HTML
 		return ` class="n"`
 	}
 	return ""
+}
+
+// stateOf is the state of a cell that begins with the sign of a verdict.
+func stateOf(text string) State {
+	sign, _, _ := strings.Cut(text, " ")
+	switch sign {
+	case "✓":
+		return Good
+	case "✗":
+		return Bad
+	case "○":
+		return Unsure
+	}
+	return Neutral
 }
 
 // factors are the units that tables use, as multiples of one of their kind.

@@ -1,6 +1,7 @@
 package report
 
-// Chart is one plot. Its x axis is time in seconds, or with LogTime a duration in ns on a logarithmic scale.
+// Chart is one plot. Its x axis is time in seconds, with LogTime a duration in ns on a logarithmic scale, and with Places
+// whatever they name.
 type Chart struct {
 	Title  string
 	Note   string // what exactly is shown, in a few words
@@ -8,13 +9,39 @@ type Chart struct {
 	YMax   float64
 	XLabel string     // empty: time since the start
 	XRange [2]float64 // what the x axis holds at least; equal: as much as there is
+	YRange [2]float64 // what the y axis of a chart with FitY holds at least, so that charts beside each other compare; equal: as much as there is
 	Lines  []Line
 	Areas  []Area
 	Bands  []Band
 	Marks  []Mark
 	Spans  []Span // a chart of spans has rows instead of a y axis
+	Points []Points
+	Places []Place // of the x axis: it has no other numbers then
+	Events []Place // upright lines, each with its text
 
 	LogTime bool
+	FitY    bool // the y axis holds the values alone and not zero: for points, whose differences count
+}
+
+// Points are single values, with their intervals where they have one.
+type Points struct {
+	Name   string
+	Colour int
+	Small  bool // single values behind the points that sum them up
+	At     []Point
+}
+
+// Point is one value. Low and High are NaN where there is no interval.
+type Point struct {
+	X, Y      float64
+	Low, High float64
+	Text      string // what it is, for readers who point at it
+}
+
+// Place is a named place of an axis.
+type Place struct {
+	At   float64
+	Text string
 }
 
 // Line is one curve. A NaN in Y is a gap: nothing was measured there.
@@ -87,6 +114,7 @@ type legend struct {
 	Class  string
 	Dashed bool
 	Area   bool
+	Points bool
 }
 
 // draw draws a chart over time for wide and narrow pages.
@@ -105,14 +133,23 @@ func drawSmall(c Chart) figure {
 func legendOf(c Chart) (list []legend) {
 	for _, l := range c.Lines {
 		if l.Name != "" {
-			list = append(list, legend{l.Name, "s" + colour(l.Colour), dashed(l.Colour), false})
+			list = append(list, legend{l.Name, "s" + colour(l.Colour), dashed(l.Colour), false, false})
+		}
+	}
+	for _, p := range c.Points {
+		if p.Name != "" {
+			class := "d" + colour(p.Colour)
+			if p.Small {
+				class = "o" + colour(p.Colour)
+			}
+			list = append(list, legend{p.Name, class, false, false, true})
 		}
 	}
 	for _, a := range c.Areas {
-		list = append(list, legend{a.Name, "f" + colour(a.Colour), false, true})
+		list = append(list, legend{a.Name, "f" + colour(a.Colour), false, true, false})
 	}
 	if len(c.Marks) > 0 {
-		list = append(list, legend{"mean of the phase's bins", "s" + colour(1), false, false})
+		list = append(list, legend{"mean of the phase's bins", "s" + colour(1), false, false, false})
 	}
 	return list
 }

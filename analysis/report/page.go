@@ -70,6 +70,8 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"verdict":    verdictText,
 	"sortable":   sortable,
 	"cell":       cellAttributes,
+	"tableOf":    tableOf,
+	"spark":      spark,
 	"tall":       func(rows [][]string) bool { return len(rows) > tallTable },
 }).Parse(pageSource))
 
@@ -135,8 +137,8 @@ func shownElsewhere(title string) bool {
 type view struct {
 	Page
 	Badges      []Verdict
-	Alarm       *alarmView
-	Tiles       []tile
+	Alarm       *Alarm
+	Tiles       []Tile
 	Checks      []checkSection // hides Page.Checks
 	Quality     analysis.Quality
 	Lead        []analysis.Table

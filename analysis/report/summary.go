@@ -43,14 +43,15 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-type alarmView struct {
+// Alarm is said before all else.
+type Alarm struct {
 	Title string
 	Lines []string
 }
 
 // alarm is what makes the numbers doubtful or the outcome bad, said before all else; nil if there is nothing.
-func alarm(d *analysis.Document, expectations []analysis.Check) *alarmView {
-	var a alarmView
+func alarm(d *analysis.Document, expectations []analysis.Check) *Alarm {
+	var a Alarm
 	var titles []string
 	if v := d.Quality.Verdict; v != analysis.Complete && v != "" {
 		titles = append(titles, "The captures are "+v)
@@ -93,13 +94,13 @@ func alarm(d *analysis.Document, expectations []analysis.Check) *alarmView {
 	return &a
 }
 
-// tile is one key figure.
-type tile struct{ Name, Value string }
+// Tile is one key figure.
+type Tile struct{ Name, Value string }
 
 const none = "-"
 
 // tiles are the figures that most readers look for first.
-func tiles(d *analysis.Document) []tile {
+func tiles(d *analysis.Document) []Tile {
 	if len(d.Flows) == 0 {
 		return nil
 	}
@@ -116,7 +117,7 @@ func tiles(d *analysis.Document) []tile {
 			failed++
 		}
 	}
-	flows := tile{"flows", strconv.Itoa(len(d.Flows))}
+	flows := Tile{"flows", strconv.Itoa(len(d.Flows))}
 	if failed > 0 {
 		flows.Name = fmt.Sprintf("flows, %d of them failed", failed)
 	}
@@ -126,15 +127,15 @@ func tiles(d *analysis.Document) []tile {
 		}
 		return analysis.FormatShare(float64(part) / float64(whole))
 	}
-	out := []tile{flows, {"goodput", rate(a.GoodputBps)}}
+	out := []Tile{flows, {"goodput", rate(a.GoodputBps)}}
 	if len(d.Flows) > 1 {
-		out = append(out, tile{"Jain's index", index(a.Jain)})
+		out = append(out, Tile{"Jain's index", index(a.Jain)})
 	}
-	out = append(out, tile{"utilisation", shareOr(a.Utilisation)}, tile{"data packets CE-marked", share(ce, data)}, tile{"CNPs", cnps},
-		tile{"retransmitted, " + share(t.RetransmittedPackets, data) + " of data packets", strconv.FormatInt(t.RetransmittedPackets, 10)},
-		tile{"lost before the tap", strconv.FormatInt(t.LostBeforeTap, 10)})
+	out = append(out, Tile{"utilisation", shareOr(a.Utilisation)}, Tile{"data packets CE-marked", share(ce, data)}, Tile{"CNPs", cnps},
+		Tile{"retransmitted, " + share(t.RetransmittedPackets, data) + " of data packets", strconv.FormatInt(t.RetransmittedPackets, 10)},
+		Tile{"lost before the tap", strconv.FormatInt(t.LostBeforeTap, 10)})
 	if r := d.Distributions.RTTNS; len(r) > 0 {
-		out = append(out, tile{"median RTT", analysis.FormatDuration(float64(quantile(r, 1, 2)))})
+		out = append(out, Tile{"median RTT", analysis.FormatDuration(float64(quantile(r, 1, 2)))})
 	}
 	return out
 }

@@ -21,7 +21,7 @@ type canvas struct {
 	b strings.Builder
 	shape
 	left, right, top, bottom float64 // edges of the plot's area
-	xLo, xHi, yHi            float64
+	xLo, xHi, yLo, yHi       float64
 	log                      bool
 }
 
@@ -34,6 +34,7 @@ func svg(c Chart, s shape) svgText {
 	k.ranges(c)
 	fmt.Fprintf(&k.b, `<svg viewBox="0 0 %s %s" role="img" aria-label="%s" font-size="%s">`, num(k.w), num(k.h), html.EscapeString(c.Title), num(k.font))
 	k.bands(c.Bands)
+	k.events(c.Events)
 	k.xAxis(c)
 	if len(c.Spans) > 0 {
 		k.spans(c.Spans)
@@ -46,6 +47,9 @@ func svg(c Chart, s shape) svgText {
 	for _, l := range c.Lines {
 		k.line(l)
 	}
+	for _, p := range c.Points {
+		k.dots(p)
+	}
 	k.marks(c.Marks)
 	k.b.WriteString("</svg>")
 	return svgText(k.b.String()) // made of numbers and escaped text
@@ -54,9 +58,14 @@ func svg(c Chart, s shape) svgText {
 // ranges finds what the axes must hold.
 func (k *canvas) ranges(c Chart) {
 	k.xLo, k.xHi, k.yHi = math.Inf(1), math.Inf(-1), c.YMax
+	lowest := math.Inf(1)
 	x := func(v float64) { k.xLo, k.xHi = min(k.xLo, v), max(k.xHi, v) }
 	y := func(v float64) {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) && c.YMax == 0 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return
+		}
+		lowest = min(lowest, v)
+		if c.YMax == 0 {
 			k.yHi = max(k.yHi, v)
 		}
 	}
@@ -72,6 +81,17 @@ func (k *canvas) ranges(c Chart) {
 			y(a.Hi[i])
 		}
 	}
+	for _, p := range c.Points {
+		for _, at := range p.At {
+			x(at.X)
+			y(at.Y)
+			y(at.Low)
+			y(at.High)
+		}
+	}
+	for _, p := range c.Places {
+		x(p.At)
+	}
 	for _, b := range c.Bands {
 		x(b.Start)
 		x(b.End)
@@ -79,6 +99,10 @@ func (k *canvas) ranges(c Chart) {
 	for _, s := range c.Spans {
 		x(s.Start)
 		x(s.End)
+	}
+	if c.FitY && c.YRange[0] < c.YRange[1] {
+		y(c.YRange[0])
+		y(c.YRange[1])
 	}
 	if c.XRange[0] < c.XRange[1] {
 		x(c.XRange[0])
@@ -95,11 +119,34 @@ func (k *canvas) ranges(c Chart) {
 	} else if k.xHi == k.xLo {
 		k.xHi = k.xLo + 1e-6
 	}
-	if k.yHi == 0 {
+	if len(c.Places) > 0 { // half a step of air, so that no point lies on an edge
+		air := (k.xHi - k.xLo) / float64(max(2*(len(c.Places)-1), 2))
+		if len(c.Places) == 1 {
+			air = 1
+		}
+		k.xLo, k.xHi = k.xLo-min(air, (k.xHi-k.xLo)/12+1e-9), k.xHi+min(air, (k.xHi-k.xLo)/12+1e-9)
+	}
+	switch {
+	case c.FitY && !math.IsInf(lowest, 1):
+		k.fitY(lowest)
+	case k.yHi == 0:
 		k.yHi = 1
-	} else if c.YMax == 0 {
+	case c.YMax == 0:
 		k.yHi *= 1.05
 	}
+}
+
+// fitY makes the y axis hold the values from lowest on with a little air. Values that hardly differ get an axis that shows
+// them as hardly different; a value below zero is not invented where there is none.
+func (k *canvas) fitY(lowest float64) {
+	least := math.Abs(k.yHi) * 0.02
+	span := max(k.yHi-lowest, least, 1e-9)
+	middle := (k.yHi + lowest) / 2
+	lo, hi := middle-0.58*span, middle+0.58*span
+	if lowest >= 0 && lo < span { // zero is near: show it
+		lo = 0
+	}
+	k.yLo, k.yHi = lo, hi
 }
 
 func (k *canvas) x(v float64) float64 {
@@ -109,7 +156,7 @@ func (k *canvas) x(v float64) float64 {
 	return k.left + (k.right-k.left)*(v-k.xLo)/(k.xHi-k.xLo)
 }
 
-func (k *canvas) y(v float64) float64 { return k.bottom - (k.bottom-k.top)*v/k.yHi }
+func (k *canvas) y(v float64) float64 { return k.bottom - (k.bottom-k.top)*(v-k.yLo)/(k.yHi-k.yLo) }
 
 // num prints a coordinate with the tenth of a pixel.
 func num(v float64) string {
@@ -154,12 +201,18 @@ func (k *canvas) bands(list []Band) {
 func (k *canvas) xAxis(c Chart) {
 	fmt.Fprintf(&k.b, `<path class="axis" d="M%s %sH%s"/>`, num(k.left), num(k.bottom), num(k.right))
 	label := c.XLabel
-	list, unit := k.xTicks()
-	if label == "" {
-		label = "time"
-	}
-	if unit != "" {
-		label += " (" + unit + ")"
+	var list []tick
+	if len(c.Places) > 0 {
+		list = k.placeTicks(c.Places)
+	} else {
+		var unit string
+		list, unit = k.xTicks()
+		if label == "" {
+			label = "time"
+		}
+		if unit != "" {
+			label += " (" + unit + ")"
+		}
 	}
 	for _, t := range list {
 		x := k.x(t.at)
@@ -171,7 +224,7 @@ func (k *canvas) xAxis(c Chart) {
 }
 
 func (k *canvas) yAxis(label string) {
-	for _, t := range ticks(0, k.yHi, 5) {
+	for _, t := range ticks(k.yLo, k.yHi, 5) {
 		y := k.y(t.at)
 		class := "grid"
 		if t.at == 0 {
