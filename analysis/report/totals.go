@@ -79,3 +79,28 @@ func CDF(title string, list []Distribution) (Chart, bool) {
 	}
 	return c, len(c.Lines) > 0
 }
+
+// FlowGoodputs are the goodputs of the flows over time in bit/s, one point a bin, by the name of the flow's sender where it
+// has one.
+func FlowGoodputs(d *analysis.Document) (lines []Line) {
+	if d.Series.Bins == 0 || d.Series.BinNS <= 0 {
+		return nil
+	}
+	t := newTimeline(d)
+	names := map[string]string{}
+	for i := range d.Flows {
+		f := &d.Flows[i]
+		if names[f.ID] = f.Name; f.Name == "" {
+			names[f.ID] = f.ID
+		}
+	}
+	for i := range d.Series.Flows {
+		s := &d.Series.Flows[i]
+		l := Line{Name: names[s.ID], Colour: i}
+		for j, v := range s.GoodputBps {
+			l.X, l.Y = append(l.X, t.at(float64(s.FirstBin+j)+0.5)), append(l.Y, v)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
