@@ -127,7 +127,8 @@ func TestHeavyPackagesStayOutOfTheWay(t *testing.T) {
 		prefix, room, reason string
 	}{
 		{"github.com/google/gopacket", "capture", "gopacket stays behind capture, so that its maintained fork is a one-line swap"},
-		{"gonum.org/v1/plot", "analysis/report", "plots compile slowly"},
+		{"gonum.org/v1/plot", "experiments/figures", "plots compile slowly"},
+		{"codeberg.org/go-pdf/", "experiments/figures", "plots compile slowly"},
 		{"github.com/parquet-go/", "analysis/parquet", "Parquet compiles slowly and adds 10 MB to whoever imports it"},
 		{"github.com/spf13/", "cmd/pcmlab", "settings and flags belong to the face"},
 		{"github.com/vishvananda/", "inventory/vlab", "namespaces and links are made in one place"},
