@@ -3,7 +3,9 @@ package pcm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,8 +26,17 @@ type Package struct {
 	Vars        []Var
 	Slots       int // 64-bit words of all variables
 	Fabric      *Fabric
+	FS          fs.FS // that the files are in; nil: the operating system's
 
 	doc *spec.Doc
+}
+
+// ReadFile reads one of the package's files.
+func (p *Package) ReadFile(path string) ([]byte, error) {
+	if p.FS != nil {
+		return fs.ReadFile(p.FS, path)
+	}
+	return os.ReadFile(path)
 }
 
 // Constant is folded into the code.
@@ -130,19 +141,33 @@ type Deployment struct {
 	Fabric *Fabric // nil: none
 	// Set replaces values of constants, and initial values of variables and controls, by name. Like those they may be expressions.
 	Set map[string]string
+	// Sources are further C files besides those that the package names: packages of the SDK that share a file do not name it.
+	Sources []string
+	FS      fs.FS // that the package's path is in; nil: the operating system's
 }
 
 // Load reads NAME.yaml (or the folder NAME that holds it) and resolves its constants for a deployment. The error lists all
 // mistakes of the file with their places.
-func Load(path string, d Deployment) (*Package, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		path = filepath.Join(path, filepath.Base(filepath.Clean(path))+".yaml")
+func Load(file string, d Deployment) (*Package, error) {
+	stat, read := os.Stat, os.ReadFile
+	if d.FS != nil {
+		stat = func(name string) (fs.FileInfo, error) { return fs.Stat(d.FS, name) }
+		read = func(name string) ([]byte, error) { return fs.ReadFile(d.FS, name) }
 	}
-	data, err := os.ReadFile(path)
+	if st, err := stat(file); err == nil && st.IsDir() {
+		dir := path.Clean(filepath.ToSlash(file))
+		if base := path.Base(dir); base == "." || base == ".." {
+			if abs, err := filepath.Abs(file); err == nil {
+				dir = filepath.ToSlash(abs)
+			}
+		}
+		file = dir + "/" + path.Base(dir) + ".yaml"
+	}
+	data, err := read(file)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data, d)
+	return Parse(file, data, d)
 }
 
 // Parse is Load for a text; C files are looked for beside file.
@@ -152,7 +177,7 @@ func Parse(file string, data []byte, d Deployment) (*Package, error) {
 	if doc == nil {
 		return nil, err
 	}
-	b := builder{Package: &Package{Name: f.Algorithm.Name, Description: f.Algorithm.Description, Kind: f.Algorithm.Kind, File: file, Fabric: d.Fabric, doc: doc},
+	b := builder{Package: &Package{Name: f.Algorithm.Name, Description: f.Algorithm.Description, Kind: f.Algorithm.Kind, File: file, Fabric: d.Fabric, FS: d.FS, doc: doc},
 		r: resolver{doc: doc, known: map[string]Number{}}, taken: map[string]string{}, set: d.Set}
 	if d.Fabric != nil {
 		for k, v := range d.Fabric.Values {
@@ -164,6 +189,7 @@ func Parse(file string, data []byte, d Deployment) (*Package, error) {
 	b.controls(f.Controls)
 	b.vars(f.Variables)
 	b.sources(f.Sources)
+	b.C = append(b.C, d.Sources...)
 	b.unknownSets()
 	if b.Kind == "" {
 		b.Kind = b.kind()

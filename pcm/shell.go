@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -29,7 +28,7 @@ func RuntimeHeaders() map[string]string {
 func (p *Package) Hash() (string, error) {
 	h := sha256.New()
 	for _, f := range p.C {
-		data, err := os.ReadFile(f)
+		data, err := p.ReadFile(f)
 		if err != nil {
 			return "", err
 		}

@@ -64,6 +64,9 @@ func Build(ctx context.Context, p *pcm.Package, out string, o Options) error {
 func sourceDirs(p *pcm.Package) []string {
 	var dirs []string
 	seen := map[string]bool{}
+	if p.FS != nil {
+		return nil // its C files are copied; headers of their own are among the package's files or not there
+	}
 	for _, f := range p.C {
 		if d, err := filepath.Abs(filepath.Dir(f)); err == nil && !seen[d] {
 			seen[d] = true
@@ -83,7 +86,7 @@ func WriteSources(p *pcm.Package, dir string) error {
 	files := pcm.RuntimeHeaders()
 	files["shell.c"], files[p.Name+".h"] = shell, p.Header()
 	for _, f := range p.C {
-		data, err := os.ReadFile(f)
+		data, err := p.ReadFile(f)
 		if err != nil {
 			return fmt.Errorf("handler %s: %w", p.Name, err)
 		}
