@@ -15,6 +15,7 @@ type Counters struct {
 	NPECNMarked, NPCNPSent     uint64
 	RPCNPHandled, RPCNPIgnored uint64
 	RPCuts                     uint64 // CNPs that lowered a rate: the rest fell into a reduce period
+	PolicyRuns, PolicyFailures uint64 // invocations of handlers; queue pairs whose handler failed and stopped
 	TxDiscards                 uint64 // datagrams that the driver could not hand to the network
 	RxOverflow                 uint64 // datagrams that the socket had no room for (they are in no other counter)
 }

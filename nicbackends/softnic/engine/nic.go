@@ -65,6 +65,7 @@ type NIC struct {
 	port     time.Duration // virtual time at which the port is free
 	carry    int64
 	nextQPN  uint32
+	program  Program // nil: DCQCN
 	in       qp.In
 	out      qp.Out
 }
@@ -105,7 +106,9 @@ func (n *NIC) SetDCQCN(now time.Duration, on bool) {
 	for _, q := range n.qps {
 		q.rp = dcqcn.NewRP(n.c.Params, n.c.Rate)
 		q.np, q.cnp = limiter{}, false
-		q.m.SetRate(now, n.c.Rate)
+		if q.policy == nil {
+			q.m.SetRate(now, n.c.Rate)
+		}
 		n.settle(q)
 	}
 	clear(n.limiters)
@@ -208,6 +211,9 @@ func (n *NIC) Receive(now time.Duration, h *Header, b []byte) {
 		c.RxDataPackets++
 	}
 	q.m.Receive(now, &n.in)
+	if q.policy != nil && op.IsAck() {
+		n.consult(now, q)
+	}
 	n.settle(q)
 }
 
@@ -247,7 +253,11 @@ func (n *NIC) transmit(now time.Duration, q *QP, buf []byte, d *Datagram) bool {
 		q.m.Hold(n.port)
 	}
 	slot := q.m.Slot()
-	if !q.m.Next(now, &n.out) {
+	some := q.m.Next(now, &n.out)
+	if q.policy != nil && q.m.HasFeedback() { // a timeout
+		n.consult(now, q)
+	}
+	if !some {
 		return false
 	}
 	if !n.out.Data() {
@@ -256,7 +266,9 @@ func (n *NIC) transmit(now time.Duration, q *QP, buf []byte, d *Datagram) bool {
 		return true
 	}
 	n.takePort(now, slot, n.out.WireLen()+Overhead)
-	if n.c.DCQCN {
+	if q.policy != nil {
+		q.policy.next.Sent += n.out.Length
+	} else if n.c.DCQCN {
 		q.rp.Sent(now, n.out.WireLen())
 		q.m.SetRate(now, q.rp.Rate())
 	}

@@ -22,9 +22,10 @@ type QP struct {
 	tos    byte
 	psn    uint32
 
-	rp  dcqcn.RP
-	np  limiter // scope qp
-	cnp bool    // a CNP is owed
+	policy *policyState // nil: rp decides
+	rp     dcqcn.RP
+	np     limiter // scope qp
+	cnp    bool    // a CNP is owed
 
 	dueAt  time.Duration
 	index  int  // in the heap, -1: not in it
@@ -39,6 +40,7 @@ type limiter struct {
 
 // Options describe a queue pair; zero values are the NIC's.
 type Options struct {
+	Now          time.Duration // when its life begins
 	PD           uint64
 	Local        []byte // memory of its work and receive requests
 	MTU          int    // path MTU; 0: the NIC's
@@ -91,12 +93,20 @@ func (n *NIC) CreateQP(o Options) (*QP, error) {
 	q.rp = dcqcn.NewRP(n.c.Params, n.c.Rate)
 	n.nextQPN = (number + 1) % numbers
 	n.qps[number] = q
+	if err := n.equip(o.Now, q); err != nil {
+		q.Destroy()
+		return nil, err
+	}
 	return q, nil
 }
 
 // Destroy removes the queue pair. Packets for it are dropped from now on.
 func (q *QP) Destroy() {
 	n := q.nic
+	if q.policy != nil {
+		q.policy.Close()
+		q.policy = nil
+	}
 	n.due.remove(q)
 	delete(n.qps, q.m.QPN())
 	n.finished = slices.DeleteFunc(n.finished, func(f *QP) bool { return f == q })
@@ -203,11 +213,17 @@ func (n *NIC) marked(now time.Duration, q *QP) {
 
 // congested handles a CNP for q.
 func (n *NIC) congested(now time.Duration, q *QP) {
-	if !n.c.DCQCN || q.m.State() != qp.Ready {
+	if !n.c.DCQCN && q.policy == nil || q.m.State() != qp.Ready {
 		n.counters.RPCNPIgnored++
 		return
 	}
 	n.counters.RPCNPHandled++
+	if q.policy != nil {
+		q.policy.next.CNPs++
+		n.consult(now, q)
+		n.settle(q)
+		return
+	}
 	if q.rp.CNP(now) {
 		n.counters.RPCuts++
 	}
@@ -217,10 +233,13 @@ func (n *NIC) congested(now time.Duration, q *QP) {
 
 // tick runs q's timers due at now.
 func (n *NIC) tick(now time.Duration, q *QP) {
+	if p := q.policy; p != nil && n.program.Poll() > 0 && p.pollAt <= now && q.m.Queued() > 0 {
+		n.consult(now, q)
+	}
 	if !n.c.DCQCN {
 		return
 	}
-	if at, ok := q.rp.Deadline(); ok && at <= now {
+	if at, ok := q.rp.Deadline(); q.policy == nil && ok && at <= now {
 		q.rp.Tick(now)
 		q.m.SetRate(now, q.rp.Rate())
 	}
@@ -247,8 +266,13 @@ func (n *NIC) settle(q *QP) {
 			at, ok = t, true
 		}
 	}
+	if p := q.policy; p != nil && n.program.Poll() > 0 && q.m.Queued() > 0 {
+		earlier(p.pollAt, true)
+	}
 	if n.c.DCQCN {
-		earlier(q.rp.Deadline())
+		if q.policy == nil {
+			earlier(q.rp.Deadline())
+		}
 		if n.c.Params.CNPScope == dcqcn.PerQP {
 			earlier(q.np.Deadline())
 		} else if l := n.limiterOf(q); l.owner == q {

@@ -23,6 +23,9 @@ type Machine struct {
 	resp responder
 	done ring[Completion]
 
+	window   int // packets sent and not acknowledged, at most
+	ackEvery int
+
 	rate  units.Rate
 	slot  time.Duration // virtual time of the next data packet
 	carry int64         // remainder of the last slot's division, in bit-nanoseconds
@@ -33,7 +36,7 @@ func New(c Config, mem Memory, counters *Counters) (*Machine, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{c: c, mem: mem, n: counters, rate: c.Rate}
+	m := &Machine{c: c, mem: mem, n: counters, rate: c.Rate, window: c.Window, ackEvery: c.AckEvery}
 	m.req.sq = newRing[wqe](c.SendDepth)
 	m.resp.rq = newRing[RecvRequest](c.RecvDepth)
 	m.done = newRing[Completion](c.SendDepth + c.RecvDepth)
@@ -54,6 +57,9 @@ func (m *Machine) Connect(remoteQPN, remotePSN uint32) error {
 // State is the present state.
 func (m *Machine) State() State { return m.state }
 
+// MTU is the path MTU.
+func (m *Machine) MTU() int { return m.c.MTU }
+
 // QPN is the own number, Peer the remote one.
 func (m *Machine) QPN() uint32  { return m.c.QPN }
 func (m *Machine) Peer() uint32 { return m.peer }
@@ -73,6 +79,20 @@ func (m *Machine) SetRate(now time.Duration, r units.Rate) {
 
 // Rate is the present sending rate.
 func (m *Machine) Rate() units.Rate { return m.rate }
+
+// SetWindow bounds the packets that are sent and not acknowledged, to at least 1 and at most Config.Window, at now. A quarter of
+// them asks for an acknowledgement, so that a small window is opened again before it is used up.
+func (m *Machine) SetWindow(now time.Duration, packets int) {
+	idle := !m.sendable(now)
+	m.window = min(max(packets, 1), m.c.Window)
+	m.ackEvery = min(max(m.window/4, 1), m.c.AckEvery)
+	if idle && m.sendable(now) {
+		m.slot = max(m.slot, now)
+	}
+}
+
+// Window is the present bound.
+func (m *Machine) Window() int { return m.window }
 
 // Outstanding is the number of packets sent and not acknowledged.
 func (m *Machine) Outstanding() int { return roce.PSNDiff(m.req.top, m.req.una) }
@@ -238,6 +258,7 @@ func (m *Machine) Tick(now time.Duration) {
 	if r.armed && now >= r.timeoutAt {
 		r.armed = false
 		m.n.LocalAckTimeoutErr++
+		r.fb.Timeouts++
 		idle := !m.sendable(now)
 		if m.retry(now, r.una) && idle {
 			m.slot = max(m.slot, now)
@@ -265,12 +286,12 @@ func (m *Machine) Deadline() (time.Duration, bool) {
 	}
 	if r.waiting {
 		earlier(r.rnrUntil)
-	} else if r.pending(m.c.Window) {
+	} else if r.pending(m.window) {
 		earlier(m.slot)
 	}
 	return at, ok
 }
 
 func (m *Machine) sendable(now time.Duration) bool {
-	return m.state == Ready && !(m.req.waiting && now < m.req.rnrUntil) && m.req.pending(m.c.Window)
+	return m.state == Ready && !(m.req.waiting && now < m.req.rnrUntil) && m.req.pending(m.window)
 }

@@ -33,6 +33,64 @@ type requester struct {
 	rnr       int
 	waiting   bool // an RNR NAK's time runs
 	rnrUntil  time.Duration
+
+	watch    bool // fb is kept
+	fb       Feedback
+	credited int          // bytes of the oldest work request that fb has counted
+	asks     [maxAsks]ask // packets that asked for an acknowledgement, oldest first
+	nAsks    int
+}
+
+// Feedback is what the network said about the packets sent, since it was last taken. It is what a congestion control is fed with.
+type Feedback struct {
+	Acks     int           // acknowledgements that brought something new
+	Packets  int           // acknowledged
+	Bytes    int           // acknowledged payload
+	Naks     int           // out-of-sequence NAKs
+	Timeouts int           // local ACK timeouts
+	RTT      time.Duration // from the newest packet that asked for an acknowledgement to its answer; 0: none. Resent ones give none (Karn)
+}
+
+// ask is a packet that asked for an acknowledgement.
+type ask struct {
+	psn uint32
+	at  time.Duration
+}
+
+// maxAsks bounds the round trips that are measured at a time.
+const maxAsks = 32
+
+// Watch makes the machine keep Feedback from now on.
+func (m *Machine) Watch() { m.req.watch, m.req.fb = true, Feedback{} }
+
+// TakeFeedback gives what has come since the last call; false: nothing.
+func (m *Machine) TakeFeedback() (f Feedback, ok bool) {
+	f, m.req.fb = m.req.fb, Feedback{}
+	return f, f != Feedback{}
+}
+
+// HasFeedback says that TakeFeedback has something to give.
+func (m *Machine) HasFeedback() bool { return m.req.watch && m.req.fb != Feedback{} }
+
+// asking notes a packet that asks for an acknowledgement.
+func (r *requester) asking(psn uint32, now time.Duration) {
+	if r.watch && r.nAsks < maxAsks {
+		r.asks[r.nAsks] = ask{psn, now}
+		r.nAsks++
+	}
+}
+
+// answered measures the round trip of the newest packet that is acknowledged now, and forgets the older ones.
+func (r *requester) answered(una uint32, now time.Duration) {
+	n := 0
+	for n < r.nAsks && roce.PSNDiff(r.asks[n].psn, una) < 0 {
+		n++
+	}
+	if n > 0 {
+		r.fb.RTT = max(now-r.asks[n-1].at, 1)
+		copy(r.asks[:], r.asks[n:r.nAsks])
+		r.nAsks -= n
+	}
 }
 
 func (r *requester) start(psn uint32) {
@@ -79,8 +137,11 @@ func (m *Machine) nextData(now time.Duration, p *Out) {
 	// An acknowledgement is asked for at the end of each message, inside long ones, and where the window would
 	// otherwise close without an answer on its way.
 	r.sinceAsk++
-	if last || r.sinceAsk >= m.c.AckEvery || roce.PSNDiff(r.next, r.una) >= m.c.Window {
+	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window {
 		p.BTH.AckReq = true
+		if !again {
+			r.asking(p.BTH.PSN, now)
+		}
 		r.sinceAsk = 0
 		if !r.anyAsked || roce.PSNDiff(p.BTH.PSN, r.asked) > 0 {
 			r.asked, r.anyAsked = p.BTH.PSN, true
@@ -148,6 +209,7 @@ func (m *Machine) acknowledge(now time.Duration, in *In) {
 		switch in.AETH.Code() {
 		case roce.NakSequence:
 			m.n.PacketSeqErr++
+			r.fb.Naks++
 			m.retry(now, psn)
 		case roce.NakRemoteAccess:
 			m.n.ReqRemoteAccess++
@@ -165,18 +227,33 @@ func (m *Machine) acknowledge(now time.Duration, in *In) {
 // advance takes all PSNs before una as acknowledged and completes the work requests they end.
 func (m *Machine) advance(now time.Duration, una uint32) {
 	r := &m.req
-	if roce.PSNDiff(una, r.una) <= 0 {
+	packets := roce.PSNDiff(una, r.una)
+	if packets <= 0 {
 		return
 	}
 	r.una = una
 	r.retries, r.rnr = 0, 0
+	if r.watch {
+		r.fb.Acks++
+		r.fb.Packets += packets
+		r.answered(una, now)
+	}
 	for r.sq.len() > 0 {
 		w := r.sq.at(r.sq.head)
 		if !w.started || roce.PSNDiff(roce.PSNAdd(w.first, w.packets), una) > 0 {
 			break
 		}
 		m.complete(Completion{ID: w.ID, Op: w.Op, Status: Success, Length: w.Length})
+		r.fb.Bytes += int(w.Length) - r.credited
+		r.credited = 0
 		r.sq.pop()
+	}
+	if r.sq.len() > 0 {
+		if w := r.sq.at(r.sq.head); w.started {
+			bytes := max(roce.PSNDiff(una, w.first), 0) * m.c.MTU
+			r.fb.Bytes += bytes - r.credited
+			r.credited = bytes
+		}
 	}
 	if roce.PSNDiff(r.next, una) < 0 || r.cur < r.sq.head {
 		m.seek(una)
@@ -207,6 +284,7 @@ func (m *Machine) goBack(psn uint32) {
 	m.seek(psn)
 	m.req.sinceAsk = 0
 	m.req.anyAsked = false
+	m.req.nAsks = 0
 }
 
 // seek puts the send position at psn, una <= psn <= top.
