@@ -29,5 +29,5 @@ func ExampleOverride() {
 	fmt.Println(inventory.Override(lab, "nic.dcqnc", "off"))
 	// Output:
 	// <nil> 64KiB
-	// --set nic.dcqnc=off: unknown key (did you mean "nic.dcqcn"? known: nic.backend, nic.dcqcn, nic.device, nic.dscp, nic.ecn, nic.gid_index, nic.mtu, nic.port, nic.priority, nic.rate)
+	// --set nic.dcqnc=off: unknown key (did you mean "nic.dcqcn"? known: nic.backend, nic.dcqcn, nic.device, nic.dscp, nic.ecn, nic.gid_index, nic.handler, nic.mtu, nic.port, nic.priority, nic.rate)
 }

@@ -64,6 +64,7 @@ type nicSettings struct {
 	ECN      *bool      `yaml:"ecn" doc:"data packets are ECN-capable; true when absent"`
 	Priority *int       `yaml:"priority" doc:"802.1p priority of data packets; 0 when absent" min:"0" max:"7" example:"3"`
 	DCQCN    *bool      `yaml:"dcqcn" doc:"the NIC's own congestion control; the backend's default when absent"`
+	Handler  string     `yaml:"handler" doc:"PCM handler that decides in place of it: a name (pcmlab handler ls) or the path of a package" example:"swift" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*"`
 }
 
 type fileNIC struct {

@@ -17,7 +17,7 @@ hosts:
     ssh: {address: h1.example.net, port: 2222, user: lab, key: /k, jump: "a,b", known_hosts: /kh}
     sudo: true
     nics:
-      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, port: 2, gid_index: 3, backend: mlx5, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false}
+      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, port: 2, gid_index: 3, backend: mlx5, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false, handler: swift}
 switches:
   s1: {host: h1, backend: fabric, buffer: 2MiB, ecn: {kmin: 100KiB, kmax: 400KiB, pmax: 0.2}, pfc: {priorities: [3, 4], xoff: 256KiB, xon: 200KiB}}
   s2: {}
@@ -87,13 +87,13 @@ func fields(v reflect.Value, path string, set map[string]bool) {
 // Every backend of the schema and every override key is one that the tests know, so that a new one gets a test.
 func TestOverrideKeys_areAllTested(t *testing.T) {
 	t.Parallel()
-	want := []string{"link.buffer", "link.delay", "link.rate", "nic.backend", "nic.dcqcn", "nic.device", "nic.dscp", "nic.ecn", "nic.gid_index", "nic.mtu", "nic.port",
+	want := []string{"link.buffer", "link.delay", "link.rate", "nic.backend", "nic.dcqcn", "nic.device", "nic.dscp", "nic.ecn", "nic.gid_index", "nic.handler", "nic.mtu", "nic.port",
 		"nic.priority", "nic.rate", "switch.buffer", "switch.ecn", "switch.ecn.kmax", "switch.ecn.kmin", "switch.ecn.pmax", "switch.pfc", "switch.pfc.xoff", "switch.pfc.xon",
 		"virtual.max_lateness", "virtual.time_scale"}
 	if got := OverrideKeys(); !slices.Equal(got, want) {
 		t.Errorf("OverrideKeys() (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	for _, s := range []Setting{{"nic.device", "rxe1"}, {"nic.gid_index", "0"}, {"nic.port", "1"}, {"nic.backend", "rxe"}, {"switch.s1.pfc.xoff", "300KiB"}, {"switch.s1.pfc.xon", "100KiB"},
+	for _, s := range []Setting{{"nic.device", "rxe1"}, {"nic.handler", "./handlers/mine"}, {"nic.gid_index", "0"}, {"nic.port", "1"}, {"nic.backend", "rxe"}, {"switch.s1.pfc.xoff", "300KiB"}, {"switch.s1.pfc.xon", "100KiB"},
 		{"switch.pfc", "off"}, {"switch.s1.ecn.kmax", "1MiB"}} {
 		lab, err := Parse("full.yaml", []byte(fullLab))
 		if err != nil {

@@ -118,7 +118,7 @@ func (b *builder) nic(f *fileNIC) *NIC {
 		Device: first(f.Device, def.Device), Netdev: first(f.Netdev, def.Netdev), IP: f.IP,
 		Port: or(f.Port, or(def.Port, 1)), GIDIndex: pick(f.GIDIndex, def.GIDIndex), Backend: first(f.Backend, def.Backend),
 		Rate: first(f.Rate, def.Rate), MTU: or(f.MTU, or(def.MTU, 1500)), DSCP: or(f.DSCP, or(def.DSCP, 0)),
-		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN),
+		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN), Handler: first(f.Handler, def.Handler),
 	}
 }
 

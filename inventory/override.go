@@ -104,6 +104,13 @@ var overrides = map[string]map[string]setter{
 			}
 			return setSwitch(&t.nic.DCQCN, v)
 		},
+		"handler": func(t target, v string) error {
+			t.nic.Handler = v
+			if v == "none" {
+				t.nic.Handler = ""
+			}
+			return nil
+		},
 		"ecn":       func(t target, v string) error { return setSwitch(&t.nic.ECN, v) },
 		"mtu":       func(t target, v string) error { return set(&t.nic.MTU, v) },
 		"dscp":      func(t target, v string) error { return set(&t.nic.DSCP, v) },

@@ -35,6 +35,8 @@ func TestOverride_changesWhatItNames(t *testing.T) {
 		want       func(*Lab)
 	}{
 		{"nic.dcqcn", "off", func(l *Lab) { everyNIC(l, func(n *NIC) { n.DCQCN = &off }) }},
+		{"nic.handler", "swift", func(l *Lab) { everyNIC(l, func(n *NIC) { n.Handler = "swift" }) }},
+		{"nic.handler", "none", func(*Lab) {}},
 		{"nic.dcqcn", "default", func(*Lab) {}},
 		{"nic.ecn", "off", func(l *Lab) { everyNIC(l, func(n *NIC) { n.ECN = false }) }},
 		{"nic.mtu", "1500", func(l *Lab) { everyNIC(l, func(n *NIC) { n.MTU = 1500 }) }},
@@ -84,8 +86,8 @@ func TestOverride_changesWhatItNames(t *testing.T) {
 func TestOverride_refusesAndLeavesTheLabAlone(t *testing.T) {
 	t.Parallel()
 	rows := []struct{ lab, key, value, want string }{
-		{"virtual-4.yaml", "nic.dcqnc", "off", `--set nic.dcqnc=off: unknown key (did you mean "nic.dcqcn"? known: nic.backend, nic.dcqcn, nic.device, nic.dscp, nic.ecn, nic.gid_index, nic.mtu, nic.port, nic.priority, nic.rate)`},
-		{"virtual-4.yaml", "nic.h1.mut", "1500", `--set nic.h1.mut=1500: unknown key (did you mean "nic.h1.mtu"? known: nic.h1.backend, nic.h1.dcqcn, nic.h1.device, nic.h1.dscp, nic.h1.ecn, nic.h1.gid_index, nic.h1.mtu, nic.h1.port, nic.h1.priority, nic.h1.rate)`},
+		{"virtual-4.yaml", "nic.dcqnc", "off", `--set nic.dcqnc=off: unknown key (did you mean "nic.dcqcn"? known: nic.backend, nic.dcqcn, nic.device, nic.dscp, nic.ecn, nic.gid_index, nic.handler, nic.mtu, nic.port, nic.priority, nic.rate)`},
+		{"virtual-4.yaml", "nic.h1.mut", "1500", `--set nic.h1.mut=1500: unknown key (did you mean "nic.h1.mtu"? known: nic.h1.backend, nic.h1.dcqcn, nic.h1.device, nic.h1.dscp, nic.h1.ecn, nic.h1.gid_index, nic.h1.handler, nic.h1.mtu, nic.h1.port, nic.h1.priority, nic.h1.rate)`},
 		{"virtual-4.yaml", "nic.h9.mtu", "1500", `--set nic.h9.mtu=1500: no nic is called "h9" (did you mean "h1"? known: h1, h1.eth0, h2, h2.eth0, h3, h3.eth0, r1, r1.eth0)`},
 		{"virtual-4.yaml", "nic.mtu", "big", `--set nic.mtu=big: "big" is text, need a whole number`},
 		{"virtual-4.yaml", "nic.mtu", "010", `--set nic.mtu=010: "010" has a leading zero, which some readers take for octal (write 10)`},
