@@ -16,8 +16,9 @@ all: build
 setup: ## install what is missing (as root), or print the one line that does
 	@.ci/setup
 
-build: setup ## bin/pcmlab
+build: setup ## bin/pcmlab, and bin/pcmlab-nic, which loads handlers
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/pcmlab ./cmd/pcmlab
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/pcmlab-nic ./cmd/pcmlab-nic
 
 demo: build ## raise the virtual lab and run the five-phase incast
 	$(BIN)/pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml

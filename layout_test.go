@@ -35,6 +35,7 @@ var rooms = []struct{ room, reason string }{
 // exceptions are imports against the order, each with its reason.
 var exceptions = []struct{ from, to, reason string }{
 	{"nicbackends/softnic", "nicbackends/perftest", "the software NIC's client is what the traffic tool runs on"},
+	{"nicbackends/softnic", "nicbackends/cpu", "the software NIC runs the CPU's shells"},
 }
 
 func roomOf(path string) int {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -31,12 +34,28 @@ func newNICServe() *cobra.Command {
 			if err != nil {
 				return &codedError{exitUsage, err}
 			}
-			return softnic.Serve(c.Context(), cfg)
+			if loader := siblingNIC(); loader != "" { // it can load handlers, too
+				return syscall.Exec(loader, []string{loader, "serve", "--config", config}, os.Environ())
+			}
+			return softnic.Serve(c.Context(), cfg, nil)
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration file")
 	cmd.MarkFlagRequired("config")
 	return cmd
+}
+
+// siblingNIC is pcmlab-nic beside this program; "" where it is not there.
+func siblingNIC() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(exe), "pcmlab-nic")
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
+	return path
 }
 
 // nicDevice picks the device that was named, or the only one there.
@@ -86,8 +105,12 @@ func newNICShow(e *env) *cobra.Command {
 				if output == "json" {
 					return writeJSON(e.stdout, s)
 				}
-				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "queue pairs")
-				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), fmt.Sprint(s.QPCount))
+				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "handler", "queue pairs")
+				handler := "-"
+				if s.Handler != nil {
+					handler = s.Handler.Name + " " + s.Handler.Hash[:min(12, len(s.Handler.Hash))]
+				}
+				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), handler, fmt.Sprint(s.QPCount))
 				if err := t.print(); err != nil || len(s.QPs) == 0 {
 					return err
 				}
@@ -154,7 +177,7 @@ func newNICSet(e *env) *cobra.Command {
 	var device string
 	cmd := &cobra.Command{
 		Use:     "set KEY=VALUE...",
-		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE, lateness=reset",
+		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE, handler=SHELL.so|none, lateness=reset",
 		Example: "  pcmlab nic set dcqcn=off",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -175,13 +198,20 @@ func newNICSet(e *env) *cobra.Command {
 					}
 					bps := int64(r)
 					s.RateBps = &bps
+				case "handler":
+					if value == "none" {
+						value = ""
+					} else if abs, err := filepath.Abs(value); err == nil {
+						value = abs
+					}
+					s.Handler = &value
 				case "lateness":
 					if value != "reset" {
 						return usagef("nic set %s: need lateness=reset", a)
 					}
 					s.ResetLateness = true
 				default:
-					return usagef("nic set %s: known keys are dcqcn, rate and lateness", a)
+					return usagef("nic set %s: known keys are dcqcn, rate, handler and lateness", a)
 				}
 			}
 			return withNIC(device, func(c *softnic.Control) error { return c.Set(s) })

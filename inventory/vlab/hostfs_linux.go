@@ -64,6 +64,11 @@ func view(spec *hostSpec) (notes []string, err error) {
 		}
 	}
 	for _, c := range clones {
+		if c.target == binDir+"/pcmlab-nic" {
+			if err := os.WriteFile(c.target, nil, 0o755); err != nil {
+				return nil, err
+			}
+		}
 		if err := unix.MoveMount(c.fd, "", unix.AT_FDCWD, c.target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return nil, fmt.Errorf("mount %s: %w", c.target, err)
 		}
@@ -95,6 +100,15 @@ func mount(source, target, kind string, flags uintptr, options string) error {
 	return nil
 }
 
+// siblingNIC is the program that runs NICs with handlers, beside pcmlab; "" where it is not there.
+func siblingNIC(binary string) string {
+	path := filepath.Join(filepath.Dir(binary), "pcmlab-nic")
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
+	return path
+}
+
 func cloneSources(spec *hostSpec) ([]clone, error) {
 	wanted := []struct {
 		source, target string
@@ -108,6 +122,10 @@ func cloneSources(spec *hostSpec) ([]clone, error) {
 		{spec.SSH, hostHome + "/.ssh", false},
 		{spec.EtcHost, "/etc/hosts", true},
 	}
+	if nic := siblingNIC(spec.Binary); nic != "" {
+		wanted = append(wanted, wanted[0])
+		wanted[len(wanted)-1].source, wanted[len(wanted)-1].target = nic, binDir+"/pcmlab-nic"
+	}
 	var out []clone
 	for _, w := range wanted {
 		if w.optional {
@@ -119,7 +137,7 @@ func cloneSources(spec *hostSpec) ([]clone, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.source == spec.Binary || w.source == spec.SSH || w.source == spec.EtcHost { // shared by all hosts
+		if w.source == spec.Binary || w.target == binDir+"/pcmlab-nic" || w.source == spec.SSH || w.source == spec.EtcHost { // shared by all hosts
 			ro := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, ro); err != nil {
 				return nil, fmt.Errorf("make %s read-only: %w", w.source, err)

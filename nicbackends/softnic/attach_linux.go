@@ -175,8 +175,8 @@ func (a *attachment) create(r createRequest, fds []int, out *reply) error {
 	}
 	q := &attachedQP{a: a, mem: mem}
 	var createErr error
-	err = a.s.loop.do(func(time.Duration) {
-		q.q, createErr = a.s.nic.CreateQP(engine.Options{
+	err = a.s.loop.do(func(now time.Duration) {
+		q.q, createErr = a.s.nic.CreateQP(engine.Options{Now: now,
 			PD: a.id, Local: mem, MTU: r.MTU, TrafficClass: r.TrafficClass, Timeout: r.Timeout, RetryCount: r.RetryCount,
 			RNRRetry: 7, MinRNRTimer: 12, SendDepth: max(r.SendDepth, 1), RecvDepth: max(r.RecvDepth, 0),
 		})

@@ -26,15 +26,19 @@ func (Backend) Caps() []nicbackends.Cap {
 	return []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC}
 }
 
-// Setup switches DCQCN as the inventory says, on unless it says off, and starts the count of lateness anew.
-func (Backend) Setup(ctx context.Context, h remote.Host, _ *inventory.Lab, nic *inventory.NIC) error {
+// Setup switches DCQCN as the inventory says, on unless it says off, loads the NIC's handler or takes one away, and starts the count
+// of lateness anew.
+func (Backend) Setup(ctx context.Context, h remote.Host, lab *inventory.Lab, nic *inventory.NIC) error {
 	on := nic.DCQCN == nil || *nic.DCQCN
 	state := "off"
 	if on {
 		state = "on"
 	}
-	_, err := run(ctx, h, "set up NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "dcqcn="+state, "lateness=reset")
-	return err
+	_, err := run(ctx, h, "set up NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "dcqcn="+state, "handler=none", "lateness=reset")
+	if err != nil || nic.Handler == "" {
+		return err
+	}
+	return deploy(ctx, h, lab, nic)
 }
 
 // Counters reads all counters of the NIC at one instant.

@@ -26,7 +26,7 @@ func ExampleServe() {
 		device := fmt.Sprintf("softnic%d", i)
 		go func() {
 			done <- softnic.Serve(ctx, softnic.Config{Device: device, Netdev: "lo", MAC: "02:00:00:00:00:01", IP: netip.MustParsePrefix(ip),
-				MTU: 4200, RateBps: 1_000_000_000, Socket: filepath.Join(dir, device+".sock")})
+				MTU: 4200, RateBps: 1_000_000_000, Socket: filepath.Join(dir, device+".sock")}, nil)
 		}()
 	}
 	open := func(device string) perftest.QP {

@@ -29,7 +29,7 @@ func TestServe_leavesNothingBehind(t *testing.T) {
 	before := openFiles(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, c) }()
+	go func() { done <- Serve(ctx, c, nil) }()
 	waitFor(t, "the socket", func() bool { _, err := os.Stat(c.Socket); return err == nil })
 	d, err := Verbs{Dir: dir}.Open("softnic0")
 	if err != nil {
@@ -216,13 +216,13 @@ func TestClient_refusals(t *testing.T) {
 	if err := <-waiting; err == nil {
 		t.Error("Close did not end a waiting Completions")
 	}
-	err = Serve(t.Context(), c)
+	err = Serve(t.Context(), c, nil)
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("a second NIC on the address: %v", err)
 	}
 	c.IP = netip.MustParsePrefix("127.77.4.2/8")
 	c.Sysfs = ""
-	if err = Serve(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another NIC listens there") {
+	if err = Serve(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "another NIC listens there") {
 		t.Errorf("a second NIC on the socket: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func startNIC(t testing.TB, dir, device, ip string, change func(*Config)) Config
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, c) }()
+	go func() { done <- Serve(ctx, c, nil) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	defer stop()
 	c, err := LoadConfig(path)
 	if err == nil {
-		err = Serve(ctx, c)
+		err = Serve(ctx, c, nil)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

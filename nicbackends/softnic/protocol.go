@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
 )
 
 // The NIC's socket is a UNIX socket of type SEQPACKET: each message is one request, reply or event.
@@ -118,6 +119,8 @@ type createReply struct {
 type Settings struct {
 	DCQCN   *bool  `json:"dcqcn,omitempty"`
 	RateBps *int64 `json:"rate_bps,omitempty"` // line rate as built
+	// Handler is the path of a compiled shell on this host, which decides for every queue pair in place of DCQCN; "" takes it away.
+	Handler *string `json:"handler,omitempty"`
 	// ResetLateness starts the lateness histogram anew, so that a run is judged by its own samples.
 	ResetLateness bool `json:"reset_lateness,omitempty"`
 }
@@ -145,12 +148,13 @@ type GID struct {
 type Status struct {
 	Schema string `json:"schema"` // pcmlab/nic/v1
 	Info
-	DCQCN      bool       `json:"dcqcn"`
-	Receiver   string     `json:"receiver"` // udp, packet
-	QPs        []QPStatus `json:"qps"`      // at most maxShown
-	QPCount    int        `json:"qp_count"` // all
-	LatenessNS Lateness   `json:"lateness_ns"`
-	IO         IOStats    `json:"io"`
+	DCQCN      bool         `json:"dcqcn"`
+	Handler    *HandlerInfo `json:"handler"`  // null: none
+	Receiver   string       `json:"receiver"` // udp, packet
+	QPs        []QPStatus   `json:"qps"`      // at most maxShown
+	QPCount    int          `json:"qp_count"` // all
+	LatenessNS Lateness     `json:"lateness_ns"`
+	IO         IOStats      `json:"io"`
 }
 
 const maxShown = 128
@@ -167,4 +171,18 @@ type QPStatus struct {
 	TargetBps  int64      `json:"target_rate_bps"`
 	Alpha      float64    `json:"alpha"`
 	DCQCNPhase string     `json:"dcqcn_phase"`
+
+	HandlerRuns   uint64 `json:"handler_runs"`
+	HandlerFailed bool   `json:"handler_failed"`
+	WindowBytes   int64  `json:"window_bytes"` // that the handler wants; 0: none
+	PacedBps      int64  `json:"paced_bps"`    // sending rate at present, as built
+}
+
+// Loader loads the shared object of a handler's shell, and says what it is.
+type Loader func(path string) (engine.Program, HandlerInfo, error)
+
+// HandlerInfo says what handler a NIC runs.
+type HandlerInfo struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"` // of its sources and constants
 }

@@ -36,18 +36,23 @@ type server struct {
 
 	viewMu sync.Mutex
 	view   *sysfsView // nil: nothing is published
+
+	load    Loader
+	handler HandlerInfo // the loop's
 }
 
 // Serve runs a software NIC until ctx ends, and then returns nil. The NIC is ready when its socket accepts connections.
 //
 // It raises GOMAXPROCS to 4 where it is lower: the loop's thread blocks in system calls, and the runtime must not make
 // it queue for a processor when it comes back.
-func Serve(ctx context.Context, c Config) error {
+//
+// load loads handlers; a program that cannot gives nil.
+func Serve(ctx context.Context, c Config, load Loader) error {
 	c, err := c.withDefaults()
 	if err != nil {
 		return fmt.Errorf("NIC: %w", err)
 	}
-	s := &server{c: c, conns: map[*net.UnixConn]bool{}}
+	s := &server{c: c, conns: map[*net.UnixConn]bool{}, load: load}
 	if err := s.open(); err != nil {
 		return fmt.Errorf("NIC %s: %w", c.Device, err)
 	}
@@ -247,6 +252,10 @@ func (s *server) counters() (map[string]uint64, error) {
 func (s *server) status() (Status, error) {
 	st := Status{Schema: "pcmlab/nic/v1", Info: s.info(), QPs: []QPStatus{}}
 	err := s.loop.do(func(now time.Duration) {
+		if s.handler.Name != "" {
+			h := s.handler
+			st.Handler = &h
+		}
 		st.DCQCN, st.RateBps, st.QPCount = s.nic.DCQCN(), int64(s.nic.Rate()), s.nic.QPs()
 		st.LatenessNS, st.IO = s.loop.late.summary(), s.loop.io
 		st.IO.WallNS, st.Receiver = int64(now), s.loop.receiver()
@@ -256,7 +265,9 @@ func (s *server) status() (Status, error) {
 			}
 			ip, qpn := q.Remote()
 			rp := q.RP()
-			st.QPs = append(st.QPs, QPStatus{QPN: q.QPN(), State: q.State().String(), RemoteIP: netip.AddrFrom4(ip), RemoteQPN: qpn,
+			runs, last, _ := q.Policy()
+			st.QPs = append(st.QPs, QPStatus{HandlerRuns: runs, WindowBytes: last.Window, HandlerFailed: last.Failed, PacedBps: int64(q.Rate()),
+				QPN: q.QPN(), State: q.State().String(), RemoteIP: netip.AddrFrom4(ip), RemoteQPN: qpn,
 				SrcPort: q.SrcPort(), Queued: q.Queued(), RateBps: int64(rp.Rate()), TargetBps: int64(rp.Target()), Alpha: rp.Alpha(), DCQCNPhase: rp.Phase().String()})
 		})
 	})
@@ -267,6 +278,11 @@ func (s *server) status() (Status, error) {
 func (s *server) set(v Settings) error {
 	if v.RateBps != nil && *v.RateBps <= 0 {
 		return fmt.Errorf("rate_bps %d: want the line rate in bit/s", *v.RateBps)
+	}
+	if v.Handler != nil {
+		if err := s.setHandler(*v.Handler); err != nil {
+			return err
+		}
 	}
 	return s.loop.do(func(now time.Duration) {
 		if v.DCQCN != nil {

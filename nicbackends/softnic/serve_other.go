@@ -21,7 +21,7 @@ type IOStats struct {
 }
 
 // Serve needs Linux.
-func Serve(context.Context, Config) error { return errPlatform }
+func Serve(context.Context, Config, Loader) error { return errPlatform }
 
 // Verbs finds no devices here.
 type Verbs struct{ Dir string }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/dcqcn"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/qp"
 )
@@ -136,6 +137,9 @@ func (q *QP) SrcPort() uint16 { return q.sport }
 
 // RP is the reaction point, to look at.
 func (q *QP) RP() *dcqcn.RP { return &q.rp }
+
+// Rate is the present sending rate.
+func (q *QP) Rate() units.Rate { return q.m.Rate() }
 
 // Queued is the number of work requests that have not completed.
 func (q *QP) Queued() int { return q.m.Queued() }

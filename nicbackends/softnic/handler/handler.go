@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/shell"
@@ -31,20 +32,22 @@ const pollEvery = 5 * time.Microsecond
 // controls that a software NIC has.
 const controls = 1<<pcm.CWND | 1<<pcm.Rate
 
-// Load loads the shared object of a CPU shell. A handler that decides something else than windows and rates is refused.
-func Load(path string) (*Program, error) {
+var _ softnic.Loader = Load
+
+// Load is a softnic.Loader. It loads the shared object of a CPU shell. A handler that decides something else than windows and rates is refused.
+func Load(path string) (engine.Program, softnic.HandlerInfo, error) {
 	s, err := shell.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, softnic.HandlerInfo{}, err
 	}
 	if other := s.Controls &^ controls; other != 0 || s.Controls == 0 {
-		return nil, fmt.Errorf("handler %s: the software NIC sets windows and rates, and no path or credit", s.Name)
+		return nil, softnic.HandlerInfo{}, fmt.Errorf("handler %s: the software NIC sets windows and rates, and no path or credit", s.Name)
 	}
 	p := &Program{Shell: s}
 	if s.Sources&(1<<pcm.ElapsedTime) != 0 {
 		p.poll = pollEvery
 	}
-	return p, nil
+	return p, softnic.HandlerInfo{Name: s.Name, Hash: s.Hash}, nil
 }
 
 // Poll implements engine.Program.
