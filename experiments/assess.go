@@ -37,6 +37,7 @@ type CaptureInput struct {
 
 // assess does all that needs no host: analysis, expectations, agreement of the counts.
 func (r *Runner) assess(ctx context.Context) error {
+	defer r.handlerChecks()
 	in := r.analysisInput()
 	if len(in.Captures) == 0 {
 		r.result.warn("nothing was captured: what the wire carried is not measured")

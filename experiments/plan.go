@@ -24,6 +24,7 @@ type Plan struct {
 	Captures []PlannedCapture `json:"captures"`
 	Phases   []PlannedPhase   `json:"phases"`
 	Checks   []PlannedCheck   `json:"checks"`
+	Handlers []PlannedHandler `json:"handlers"`
 	Notes    []string         `json:"notes"`
 	Duration time.Duration    `json:"duration_ns"` // of all phases
 	// Bottleneck is the link into the receiver that all flows share, as built; "" and 0 when there is none to name.
@@ -67,6 +68,12 @@ type PlannedCapture struct {
 	tap     *inventory.Tap
 }
 
+// PlannedHandler is the PCM handler of a sender's NIC.
+type PlannedHandler struct {
+	Host string `json:"host"`
+	nicbackends.Handler
+}
+
 // PlannedPhase is one phase with the window that is measured.
 type PlannedPhase struct {
 	Name      string        `json:"name"`
@@ -102,6 +109,9 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 	}
 	b.bottleneck()
 	caps, backendErr := b.capabilities(backends)
+	if backendErr == nil {
+		backendErr = b.handlers(backends)
+	}
 	for _, e := range p.Expect {
 		skip := e.Skip
 		if skip == "" {
@@ -300,6 +310,31 @@ func (b *planner) capabilities(backends nicbackends.Registry) (map[nicbackends.C
 		missing[nicbackends.PFC] = "no switch of the lab has PFC"
 	}
 	return missing, nil
+}
+
+// handlers resolves the handlers of all senders.
+func (b *planner) handlers(backends nicbackends.Registry) error {
+	b.Handlers = []PlannedHandler{}
+	for _, f := range b.Flows {
+		nic := f.fromNIC
+		if nic.Handler == "" || slices.ContainsFunc(b.Handlers, func(h PlannedHandler) bool { return h.Host == f.From }) {
+			continue
+		}
+		backend, err := backends.Find(nic.Backend)
+		if err != nil {
+			return err
+		}
+		handled, ok := backend.(nicbackends.Handled)
+		if !ok {
+			return fmt.Errorf("%s: host %s: NIC %s: a %s NIC runs no PCM handlers (handler: %s)", b.lab.File, f.From, nic.Device, backend.Name(), nic.Handler)
+		}
+		h, err := handled.Handler(b.lab, nic)
+		if err != nil {
+			return fmt.Errorf("%s: host %s: NIC %s: %w", b.lab.File, f.From, nic.Device, err)
+		}
+		b.Handlers = append(b.Handlers, PlannedHandler{f.From, h})
+	}
+	return nil
 }
 
 func missingCaps(needs []nicbackends.Cap, missing map[nicbackends.Cap]string) string {

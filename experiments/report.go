@@ -195,6 +195,13 @@ func provenance(dir string, r *Result, plan *Plan) []report.KV {
 			kv = append(kv, report.KV{Key: "set " + k, Value: cmd.Set[k]})
 		}
 	}
+	for _, h := range plan.Handlers {
+		var constants []string
+		for _, k := range sortedKeys(h.Constants) {
+			constants = append(constants, k+"="+h.Constants[k])
+		}
+		kv = append(kv, report.KV{Key: "handler on " + h.Host, Value: h.Name + " " + h.Hash + ": " + strings.Join(constants, ", ")})
+	}
 	for _, h := range plan.Hosts {
 		var f Facts
 		if data, err := os.ReadFile(filepath.Join(dir, "hosts", h.Name, "facts.json")); err == nil && json.Unmarshal(data, &f) == nil {

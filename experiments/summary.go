@@ -262,6 +262,9 @@ func (s *Summary) provenance(dir string, plan *Plan) {
 			s.Provenance["pcmlab."+k] = fmt.Sprint(v)
 		}
 	}
+	for _, h := range plan.Handlers {
+		s.Provenance["handler."+h.Host] = h.Name + " " + h.Hash
+	}
 	for _, h := range plan.Hosts {
 		data, err := os.ReadFile(filepath.Join(dir, "hosts", h.Name, "facts.json"))
 		if err != nil {

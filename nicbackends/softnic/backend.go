@@ -13,7 +13,10 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends"
 )
 
-var _ nicbackends.Backend = Backend{}
+var (
+	_ nicbackends.Backend = Backend{}
+	_ nicbackends.Handled = Backend{}
+)
 
 // Backend is the software NIC as experiments see it: through pcmlab's own commands on its host. The zero value is ready.
 type Backend struct{}

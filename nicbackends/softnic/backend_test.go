@@ -41,7 +41,7 @@ func TestBackend(t *testing.T) {
 	if err := (Backend{}).Setup(t.Context(), h, nil, nic); err != nil {
 		t.Error(err)
 	}
-	want := []string{"pcmlab nic counters --device softnic0 -o json", "pcmlab nic set --device softnic0 dcqcn=on lateness=reset", "pcmlab nic set --device softnic0 dcqcn=off lateness=reset"}
+	want := []string{"pcmlab nic counters --device softnic0 -o json", "pcmlab nic set --device softnic0 dcqcn=on handler=none lateness=reset", "pcmlab nic set --device softnic0 dcqcn=off handler=none lateness=reset"}
 	if diff := cmp.Diff(want, h.asked); diff != "" {
 		t.Errorf("commands (-want +got)\n%s", diff)
 	}

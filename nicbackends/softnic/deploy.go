@@ -14,6 +14,7 @@ import (
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
+	"github.com/pcmlab/pcmlab/nicbackends"
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
@@ -76,6 +77,20 @@ func HandlerPackage(lab *inventory.Lab, nic *inventory.NIC) (*pcm.Package, error
 		return nil, fmt.Errorf("handler %q: not in the library (there are: %s); a package of your own is given by its path", nic.Handler, strings.Join(names, ", "))
 	}
 	return handlers.Load(nic.Handler, d)
+}
+
+// Handler implements nicbackends.Handled.
+func (Backend) Handler(lab *inventory.Lab, nic *inventory.NIC) (h nicbackends.Handler, err error) {
+	p, err := HandlerPackage(lab, nic)
+	if err != nil {
+		return h, err
+	}
+	h = nicbackends.Handler{Name: p.Name, Constants: map[string]string{}}
+	for _, c := range p.Constants {
+		h.Constants[c.Name] = c.Value.String()
+	}
+	h.Hash, err = p.Hash()
+	return h, err
 }
 
 // compiled builds the shell, or finds it in the user's cache.

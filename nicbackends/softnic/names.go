@@ -69,6 +69,7 @@ var counterNames = []namedCounter{
 	{"rx_ack_packets", ownCounter, func(c *engine.Counters) uint64 { return c.RxAckPackets }},
 	{"rx_nak_packets", ownCounter, func(c *engine.Counters) uint64 { return c.RxNakPackets }},
 	{"handler_runs", ownCounter, func(c *engine.Counters) uint64 { return c.PolicyRuns }},
+	{"handler_changes", ownCounter, func(c *engine.Counters) uint64 { return c.PolicyChanges }},
 	{"handler_failures", ownCounter, func(c *engine.Counters) uint64 { return c.PolicyFailures }},
 	{"rp_rate_cuts", ownCounter, func(c *engine.Counters) uint64 { return c.RPCuts }},
 	{"rx_malformed_packets", ownCounter, func(c *engine.Counters) uint64 { return c.RxMalformed }},

@@ -16,6 +16,7 @@ type Counters struct {
 	RPCNPHandled, RPCNPIgnored uint64
 	RPCuts                     uint64 // CNPs that lowered a rate: the rest fell into a reduce period
 	PolicyRuns, PolicyFailures uint64 // invocations of handlers; queue pairs whose handler failed and stopped
+	PolicyChanges              uint64 // invocations after which a window or rate was another
 	TxDiscards                 uint64 // datagrams that the driver could not hand to the network
 	RxOverflow                 uint64 // datagrams that the socket had no room for (they are in no other counter)
 }

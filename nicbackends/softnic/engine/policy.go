@@ -106,6 +106,9 @@ func (n *NIC) consult(now time.Duration, q *QP) {
 	if d.Ran {
 		p.calls++
 		n.counters.PolicyRuns++
+		if d.Window != p.last.Window || d.Rate != p.last.Rate {
+			n.counters.PolicyChanges++
+		}
 	}
 	if d.Failed && !p.failed {
 		p.failed = true
