@@ -314,7 +314,7 @@ func (h *home) processes(host string) []string {
 	for line := range strings.Lines(out.stdout) {
 		line = strings.TrimSpace(line)
 		switch {
-		case line == "", strings.Contains(line, "lab-host"), strings.Contains(line, "nic serve"), strings.Contains(line, "fabric --config"), strings.HasPrefix(line, "sh -c for d"), strings.HasPrefix(line, "tr "):
+		case line == "", strings.Contains(line, "lab-host"), strings.Contains(line, "pcmlab-nic serve"), strings.Contains(line, "fabric --config"), strings.HasPrefix(line, "sh -c for d"), strings.HasPrefix(line, "tr "):
 		default:
 			found = append(found, line)
 		}

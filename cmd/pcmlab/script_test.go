@@ -23,12 +23,14 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		os.Chmod(dir, 0o755)
 		binary = filepath.Join(dir, "pcmlab")
-		cmd := exec.Command("go", "build", "-o", binary, ".")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build pcmlab:", err)
-			return 1
+		for program, from := range map[string]string{"pcmlab": ".", "pcmlab-nic": "../pcmlab-nic"} {
+			cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program), from)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			cmd.Stderr = os.Stderr
+			if err := cmd.Run(); err != nil {
+				fmt.Fprintf(os.Stderr, "build %s: %v\n", program, err)
+				return 1
+			}
 		}
 		return m.Run()
 	}())
