@@ -49,7 +49,7 @@ section is built from network namespaces with rates divided and times multiplied
 labs/virtual-4.yaml and labs/hardware-example.yaml are commented examples; inventory/schema.json is the JSON Schema
 that editors can use. 'pcmlab validate FILE' names every mistake with its line.
 
-'run --set KEY=VALUE' changes a value of the lab for one run: nic.dcqcn=off, nic.h1.dscp=26, link.buffer=64KiB,
+'run --set KEY=VALUE' changes a value of the lab for one run: nic.dcqcn=off, nic.handler=swift, nic.h1.dscp=26, link.buffer=64KiB,
 switch.ecn.kmin=100KiB, virtual.time_scale=100.
 `
 
