@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,7 +27,8 @@ type Package struct {
 	Vars        []Var
 	Slots       int // 64-bit words of all variables
 	Fabric      *Fabric
-	FS          fs.FS // that the files are in; nil: the operating system's
+	FS          fs.FS  // that the files are in; nil: the operating system's
+	Format      Format // of fractions, in a shell that is made of it
 
 	doc *spec.Doc
 }
@@ -92,6 +94,9 @@ type Fabric struct {
 	// ns, us, or tick (100 ns, the paper's). Without the key it is ns.
 	TimeUnitPS int64
 }
+
+// microsecond is a constant that every deployment has: so many of its time units.
+const microsecond = "FABRIC_US"
 
 var timeUnits = map[string]int64{"ps": 1, "ns": 1000, "us": 1_000_000, "tick": 100_000}
 
@@ -182,6 +187,9 @@ func Parse(file string, data []byte, d Deployment) (*Package, error) {
 	if d.Fabric != nil {
 		for k, v := range d.Fabric.Values {
 			b.r.known[k] = v
+		}
+		if _, ok := b.r.known[microsecond]; !ok {
+			b.r.known[microsecond] = Number{Int: big.NewInt(max(1, 1_000_000/d.Fabric.TimeUnitPS))}
 		}
 	}
 	b.constants(f.Constants)

@@ -37,7 +37,7 @@ func (p *Package) Hash() (string, error) {
 	shell := p.shell("")
 	header := p.Header()
 	fmt.Fprintf(h, "%d %s %d %s", len(header), header, len(shell), shell)
-	for _, name := range []string{"pcmh.h", "pcm_shell.h"} {
+	for _, name := range []string{"pcmh.h", "pcm_arith.h", "pcm_fixed.h", "pcm_shell.h"} {
 		data, err := runtime.ReadFile("runtime/" + name)
 		if err != nil {
 			return "", err
@@ -65,6 +65,12 @@ func (p *Package) shell(hash string) string {
 	w.line("#include <stdlib.h>")
 	w.line("#define HANDLER_BUILD 1")
 	w.line("#define BUILD_ALGO_%s 1", strings.ToUpper(p.Name))
+	if f := formats[p.Format]; p.usesFrac() {
+		if p.Format != FormatFloat {
+			w.line("#define PCM_FRAC_WORD %d\n#define PCM_FRAC_BITS %d", f.word, f.bits)
+		}
+		w.line(`#include "pcm_arith.h"`)
+	}
 	w.line(`#include "pcmh.h"`)
 	w.line(`#include "%s.h"`, p.Name)
 	for _, f := range p.C {
@@ -131,6 +137,9 @@ func (w *shellWriter) create() {
 	}
 	for _, v := range w.Vars {
 		value, _ := v.Initial.Bits(v.Type)
+		if v.Type == Frac {
+			value = w.Format.Word(v.Initial.float())
+		}
 		switch {
 		case value == 0:
 		case v.Len == 0:

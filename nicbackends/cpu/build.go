@@ -18,6 +18,19 @@ import (
 type Options struct {
 	CC    string   // compiler; "" means cc
 	Flags []string // added to ours
+	// Frac is the representation of fractions: float (also when empty), q16.16, q32.32 or q42.22. It is part of the package's hash.
+	Frac string
+}
+
+// Package is p as the options want it built, whose hash is that of the shell.
+func (o Options) Package(p *pcm.Package) (*pcm.Package, error) {
+	f, err := pcm.ParseFormat(o.Frac)
+	if err != nil || o.Frac == "" {
+		return p, err
+	}
+	q := *p
+	q.Format = f
+	return &q, nil
 }
 
 // flags are those of every build. No fast mathematics: results must not depend on the compiler's mood.
@@ -25,6 +38,10 @@ var flags = []string{"-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidd
 
 // Build compiles p and writes the shared object to out, which appears whole or not at all. The error holds what the compiler said.
 func Build(ctx context.Context, p *pcm.Package, out string, o Options) error {
+	p, err := o.Package(p)
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "pcmlab-shell-")
 	if err != nil {
 		return err

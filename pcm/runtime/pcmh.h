@@ -21,7 +21,7 @@ typedef int64_t pcm_int;
 
 #define PCM_FORCE_INLINE inline __attribute__((always_inline))
 
-#define ALGO_CTX_ARGS pcm_uint *pcm_snapshot, pcm_uint *pcm_vars
+#define ALGO_CTX_ARGS pcm_uint *pcm_snapshot __attribute__((unused)), pcm_uint *pcm_vars __attribute__((unused))
 #define ALGO_CTX_PASS pcm_snapshot, pcm_vars
 
 /* int algorithm_main() { ... } defines the entry. */
@@ -90,8 +90,13 @@ static PCM_FORCE_INLINE pcm_uint pcm_hash(pcm_uint v)
 	return h ^ h >> 32;
 }
 
-/* RAND is deterministic: the flow's seed, which lies before its variables, counts up and is hashed. */
-#ifndef RAND
+/*
+ * RAND is deterministic: the flow's seed, which lies before its variables, counts up and is hashed. A build may draw elsewhere:
+ * -DPCM_RAND=EXPRESSION, as tests do that give a handler the draws of a golden vector.
+ */
+#ifdef PCM_RAND
+#define RAND() ((pcm_uint)(PCM_RAND))
+#elif !defined RAND
 #define RAND() pcm_hash(++pcm_vars[-1])
 #endif
 
