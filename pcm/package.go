@@ -205,6 +205,10 @@ func Parse(file string, data []byte, d Deployment) (*Package, error) {
 	return b.Package, doc.Err()
 }
 
+// Pos is the place in NAME.yaml of an object, or of one of its keys: Pos("signals", 2, "type"). What is left out has the place of what
+// holds it.
+func (p *Package) Pos(path ...any) spec.Pos { return p.doc.Pos(spec.P(path...)) }
+
 // builder makes a package of its file.
 type builder struct {
 	*Package
