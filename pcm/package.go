@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -203,6 +204,49 @@ func Parse(file string, data []byte, d Deployment) (*Package, error) {
 		b.Kind = b.kind()
 	}
 	return b.Package, doc.Err()
+}
+
+var localInclude = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// Headers are the headers of the package's own that its C files include, beside them or in the folder above, by name. A name of the
+// runtime's is never one of them, and neither is NAME.h.
+func (p *Package) Headers() map[string]string {
+	taken := RuntimeHeaders()
+	taken[p.Name+".h"] = ""
+	found := map[string]string{}
+	var dirs []string
+	for _, f := range p.C {
+		for _, d := range []string{filepath.Dir(f), filepath.Join(filepath.Dir(f), "..")} {
+			if !slices.Contains(dirs, d) {
+				dirs = append(dirs, d)
+			}
+		}
+	}
+	var scan func(file string)
+	scan = func(file string) {
+		data, err := p.ReadFile(file)
+		if err != nil {
+			return
+		}
+		for _, m := range localInclude.FindAllSubmatch(data, -1) {
+			name := string(m[1])
+			if _, ok := taken[name]; ok || found[name] != "" || !filepath.IsLocal(name) {
+				continue
+			}
+			for _, d := range append([]string{filepath.Dir(file)}, dirs...) {
+				path := filepath.Join(d, name)
+				if _, err := p.ReadFile(path); err == nil {
+					found[name] = path
+					scan(path)
+					break
+				}
+			}
+		}
+	}
+	for _, f := range p.C {
+		scan(f)
+	}
+	return found
 }
 
 // Pos is the place in NAME.yaml of an object, or of one of its keys: Pos("signals", 2, "type"). What is left out has the place of what

@@ -26,8 +26,12 @@ func TestPlatforms_matrix(t *testing.T) {
 		of                         func(*Platform) Support
 		htsim, uccl, docapcc, onep Support
 	}
-	control := func(k ControlKind) func(*Platform) Support { return func(p *Platform) Support { return p.Controls[k].Support } }
-	signal := func(s Source) func(*Platform) Support { return func(p *Platform) Support { return p.Signals[s].Support } }
+	control := func(k ControlKind) func(*Platform) Support {
+		return func(p *Platform) Support { return p.Controls[k].Support }
+	}
+	signal := func(s Source) func(*Platform) Support {
+		return func(p *Platform) Support { return p.Signals[s].Support }
+	}
 	for _, r := range []row{
 		{"window", control(CWND), Native, Native, Adapted, Adapted},
 		{"rate", control(Rate), Native, Native, Native, Adapted},

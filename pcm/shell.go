@@ -5,8 +5,10 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/bits"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +35,14 @@ func (p *Package) Hash() (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(h, "%s %d\n%s", filepath.Base(f), len(data), data)
+	}
+	headers := p.Headers()
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		data, err := p.ReadFile(headers[name])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n%s", name, len(data), data)
 	}
 	shell := p.shell("")
 	header := p.Header()

@@ -61,9 +61,6 @@ func Build(ctx context.Context, p *pcm.Package, out string, o Options) error {
 	object.Close()
 	defer os.Remove(object.Name())
 	args := append(append([]string{}, flags...), "-I", dir)
-	for _, d := range sourceDirs(p) {
-		args = append(args, "-I", d)
-	}
 	args = append(append(args, o.Flags...), "-DPCM_SHELL_EXPORT=__attribute__((visibility(\"default\")))", "-o", object.Name(), filepath.Join(dir, "shell.c"), "-lm")
 	cmd := exec.CommandContext(ctx, cc, args...)
 	var said bytes.Buffer
@@ -77,24 +74,8 @@ func Build(ctx context.Context, p *pcm.Package, out string, o Options) error {
 	return os.Rename(object.Name(), out)
 }
 
-// sourceDirs are the folders of the C files, whose other headers they may include.
-func sourceDirs(p *pcm.Package) []string {
-	var dirs []string
-	seen := map[string]bool{}
-	if p.FS != nil {
-		return nil // its C files are copied; headers of their own are among the package's files or not there
-	}
-	for _, f := range p.C {
-		if d, err := filepath.Abs(filepath.Dir(f)); err == nil && !seen[d] {
-			seen[d] = true
-			dirs = append(dirs, d)
-		}
-	}
-	return dirs
-}
-
-// WriteSources puts all that the compiler needs into dir: shell.c, NAME.h, the runtime headers, copies of the C files. A header of ours
-// comes before one of the same name beside the C files.
+// WriteSources puts all that the compiler needs into dir: shell.c, NAME.h, the runtime headers, copies of the C files and of the headers
+// that they include. A header of ours comes before one of the same name beside the C files.
 func WriteSources(p *pcm.Package, dir string) error {
 	shell, err := p.Shell()
 	if err != nil {
@@ -109,7 +90,17 @@ func WriteSources(p *pcm.Package, dir string) error {
 		}
 		files[filepath.Base(f)] = string(data)
 	}
+	for name, path := range p.Headers() {
+		data, err := p.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("handler %s: %w", p.Name, err)
+		}
+		files[name] = string(data)
+	}
 	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -1,0 +1,72 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pcmlab/pcmlab/pcm"
+	"github.com/pcmlab/pcmlab/pcm/handlers"
+)
+
+// TestLibrary_hasNoFinding: every package of the library is proven, under --strict.
+func TestLibrary_hasNoFinding(t *testing.T) {
+	for _, name := range handlers.Names() {
+		t.Run(name, func(t *testing.T) {
+			p, err := handlers.Load(name, pcm.Deployment{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Package(t.Context(), p, Options{Strict: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Findings {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestSDK_hasWarningsOnly checks the packages of the published SDK, which are no part of the project: PCMLAB_SDK names their folder.
+func TestSDK_hasWarningsOnly(t *testing.T) {
+	sdk := os.Getenv("PCMLAB_SDK")
+	if sdk == "" {
+		t.Skip("PCMLAB_SDK names no folder of SDK packages")
+	}
+	fabric, err := pcm.LoadFabric(filepath.Join(sdk, "fabric.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(sdk, "*.yaml"))
+	more, _ := filepath.Glob(filepath.Join(sdk, "v2", "*.yaml"))
+	checked := 0
+	for _, f := range append(files, more...) {
+		name := strings.TrimSuffix(filepath.Base(f), ".yaml")
+		if name == "fabric" {
+			continue
+		}
+		checked++
+		t.Run(name, func(t *testing.T) {
+			d := pcm.Deployment{Fabric: fabric}
+			if strings.HasPrefix(name, "newreno") || strings.HasPrefix(name, "dctcp") {
+				d.Sources = []string{filepath.Join(sdk, "tcp_utils.c")}
+			}
+			r, err := File(t.Context(), f, d, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Findings {
+				if f.Severity == Warning {
+					t.Log(f)
+				} else {
+					t.Error(f)
+				}
+			}
+		})
+	}
+	if checked < 22 {
+		t.Errorf("%d packages in %s, want all 22", checked, sdk)
+	}
+}
