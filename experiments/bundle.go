@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sort"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -40,14 +41,16 @@ const (
 
 // Manifest lists a bundle's files with their hashes. It is the last thing written.
 type Manifest struct {
-	Schema  string         `json:"schema"` // pcmlab/manifest/v1
-	Run     string         `json:"run"`
-	State   BundleState    `json:"state"`
-	Reason  string         `json:"reason,omitempty"` // why it is not complete
-	Began   time.Time      `json:"began"`
-	Ended   time.Time      `json:"ended"`
-	Version string         `json:"version"` // of pcmlab
-	Files   []ManifestFile `json:"files"`
+	Schema  string      `json:"schema"` // pcmlab/manifest/v1
+	Run     string      `json:"run"`
+	State   BundleState `json:"state"`
+	Reason  string      `json:"reason,omitempty"` // why it is not complete
+	Began   time.Time   `json:"began"`
+	Ended   time.Time   `json:"ended"`
+	Version string      `json:"version"` // of pcmlab
+	// Redacted says that names and addresses are pseudonyms: `export --redact` wrote this folder.
+	Redacted bool           `json:"redacted,omitempty"`
+	Files    []ManifestFile `json:"files"`
 }
 
 // ManifestFile is one file of a bundle.
@@ -73,7 +76,22 @@ func CreateBundle(parent, id string) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
+	// The lock says that the run goes on, for as long as this process lives: see GoesOn.
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil && !errors.Is(err, syscall.ENOTSUP) && !errors.Is(err, syscall.ENOLCK) {
+		return nil, errors.Join(fmt.Errorf("run folder %s: lock timeline.jsonl: %w", dir, err), f.Close())
+	}
 	return &Bundle{Dir: dir, ID: id, timeline: f, began: time.Now()}, nil
+}
+
+// GoesOn says that a process on this machine (or, where the file system has such locks, on another) is writing the run of a
+// folder. A run that was killed does not go on.
+func GoesOn(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, "timeline.jsonl"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 // Event is one line of the timeline, written as it happens.
