@@ -133,6 +133,8 @@ func TestHeavyPackagesStayOutOfTheWay(t *testing.T) {
 		{"github.com/parquet-go/", "analysis/parquet", "Parquet compiles slowly and adds 10 MB to whoever imports it"},
 		{"github.com/spf13/", "cmd/pcmlab", "settings and flags belong to the face"},
 		{"github.com/vishvananda/", "inventory/vlab", "namespaces and links are made in one place"},
+		{"modernc.org/sqlite", "experiments/store", "a database compiles for a minute"},
+		{"github.com/jackc/pgx", "experiments/store", "the index is the one thing that may lie on a server"},
 		{"github.com/goccy/go-yaml", "internal/spec", "one YAML reader"},
 		{"modernc.org/cc/", "pcm/check", "the C front end is for checking handlers, which is done in one place"},
 	}

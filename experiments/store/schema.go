@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// migrations bring the schema from one version to the next: migrations[0] makes version 1. A released one is never changed.
+//
+// {id} is the type of a primary key that counts by itself, {rowless} what follows a table that is its own index, {time X}
+// a stored time as the database's users expect it.
+var migrations = []string{
+	// 1: runs, their scores and what they depended on. Names of scores and facts repeat in every run and are kept once.
+	`CREATE TABLE places (id {id}, name TEXT NOT NULL UNIQUE);
+	CREATE TABLE run_index (
+		id {id}, place BIGINT NOT NULL REFERENCES places(id), dir TEXT NOT NULL, stamp BIGINT NOT NULL,
+		run TEXT NOT NULL, playbook TEXT NOT NULL, lab TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, verdict TEXT NOT NULL,
+		began TEXT, ended TEXT, duration_ns BIGINT, time_scale DOUBLE PRECISION NOT NULL, line_rate_bps DOUBLE PRECISION,
+		inputs TEXT NOT NULL, trace TEXT,
+		sweep TEXT, cell TEXT, repeat BIGINT, warmup BOOLEAN,
+		UNIQUE (place, dir));
+	CREATE INDEX run_began ON run_index (began);
+	CREATE INDEX run_known ON run_index (place, dir, stamp, state);
+	CREATE TABLE param_index (run BIGINT NOT NULL REFERENCES run_index(id) ON DELETE CASCADE, pos BIGINT NOT NULL,
+		key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, pos)) {rowless};
+	CREATE TABLE score_names (id {id}, metric TEXT NOT NULL, phase TEXT NOT NULL, flow TEXT NOT NULL, unit TEXT NOT NULL,
+		UNIQUE (metric, phase, flow, unit));
+	CREATE TABLE score_index (run BIGINT NOT NULL REFERENCES run_index(id) ON DELETE CASCADE, pos BIGINT NOT NULL,
+		name BIGINT NOT NULL REFERENCES score_names(id), value DOUBLE PRECISION, reason TEXT NOT NULL, PRIMARY KEY (run, pos)) {rowless};
+	CREATE TABLE facts (id {id}, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (key, value));
+	CREATE TABLE fact_index (run BIGINT NOT NULL REFERENCES run_index(id) ON DELETE CASCADE, fact BIGINT NOT NULL REFERENCES facts(id),
+		PRIMARY KEY (run, fact)) {rowless};
+	CREATE VIEW runs AS SELECT r.id AS id, p.name AS place, r.dir AS folder, r.run AS run, r.sweep AS sweep, r.cell AS cell, r.repeat AS repeat,
+		r.warmup AS warmup, r.playbook AS playbook, r.lab AS lab, r.state AS state, r.reason AS reason, r.verdict AS verdict,
+		{time r.began} AS began, {time r.ended} AS ended, r.duration_ns / 1e9 AS duration_s, r.time_scale AS time_scale, r.line_rate_bps AS line_rate_bps,
+		r.inputs AS inputs_sha256, r.trace AS trace_sha256
+		FROM run_index r JOIN places p ON p.id = r.place;
+	CREATE VIEW scores AS SELECT s.run AS run_id, r.run AS run, r.dir AS folder, r.cell AS cell, r.repeat AS repeat, r.warmup AS warmup, n.metric AS metric,
+		n.phase AS phase, n.flow AS flow, s.value AS value, n.unit AS unit, s.reason AS reason
+		FROM score_index s JOIN run_index r ON r.id = s.run JOIN score_names n ON n.id = s.name;
+	CREATE VIEW params AS SELECT p.run AS run_id, r.run AS run, r.dir AS folder, r.cell AS cell, p.key AS key, p.value AS value
+		FROM param_index p JOIN run_index r ON r.id = p.run;
+	CREATE VIEW provenance AS SELECT i.run AS run_id, r.run AS run, r.dir AS folder, f.key AS key, f.value AS value
+		FROM fact_index i JOIN run_index r ON r.id = i.run JOIN facts f ON f.id = i.fact`,
+	// 2: expectations. Folders that were indexed before are read again.
+	`CREATE TABLE check_index (run BIGINT NOT NULL REFERENCES run_index(id) ON DELETE CASCADE, pos BIGINT NOT NULL, name TEXT NOT NULL,
+		that TEXT NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, measured TEXT NOT NULL, PRIMARY KEY (run, pos)) {rowless};
+	CREATE VIEW checks AS SELECT c.run AS run_id, r.run AS run, r.dir AS folder, r.cell AS cell, r.repeat AS repeat, c.name AS name, c.that AS that,
+		c.verdict AS verdict, c.reason AS reason
+		FROM check_index c JOIN run_index r ON r.id = c.run;
+	UPDATE run_index SET stamp = 0`,
+}
+
+// dialect is what differs between the databases.
+type dialect struct {
+	name     string
+	replace  *strings.Replacer
+	numbered bool   // $1, $2 instead of ?
+	lock     string // taken before the schema is looked at, within the transaction
+	hasTable string // says whether schema_version exists
+	gather   string // joins known folders into one value: a row a folder costs more than the folders' stat
+}
+
+// ended tells runs that will not change by themselves from others.
+const ended = "CASE WHEN state IN ('unfinished', 'unreadable') THEN '' ELSE '=' END"
+
+var sqliteDialect = dialect{
+	name: "SQLite",
+	replace: strings.NewReplacer("{id}", "INTEGER PRIMARY KEY", "{rowless}", "WITHOUT ROWID", "{time r.began}", "r.began",
+		"{time r.ended}", "r.ended"),
+	hasTable: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
+	gather:   "SELECT group_concat(" + ended + " || stamp || '/' || dir, '//') FROM run_index WHERE place = ?",
+}
+
+var postgresDialect = dialect{
+	name:     "PostgreSQL",
+	numbered: true,
+	replace: strings.NewReplacer("{id}", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY", "{rowless}", "",
+		"{time r.began}", "r.began::timestamptz", "{time r.ended}", "r.ended::timestamptz"),
+	lock:     "SELECT pg_advisory_xact_lock(7261946108)", // any number, the same in every pcmlab
+	hasTable: "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'schema_version'",
+	gather:   "SELECT string_agg(" + ended + " || stamp::text || '/' || dir, '//') FROM run_index WHERE place = ?",
+}
+
+// query numbers the placeholders of a statement where the database wants it.
+func (d *dialect) query(text string) string {
+	if !d.numbered {
+		return text
+	}
+	var b strings.Builder
+	n := 0
+	for _, c := range text {
+		if c == '?' {
+			n++
+			fmt.Fprintf(&b, "$%d", n)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// migrate brings the schema to version want, which is len(migrations) but in tests. Several processes may try at once.
+func (s *Store) migrate(ctx context.Context, want int) error {
+	if version, err := s.version(ctx, s.db); err != nil || version == want {
+		return err
+	}
+	return s.update(ctx, func(tx *sql.Tx) error {
+		if s.dialect.lock != "" {
+			if _, err := tx.ExecContext(ctx, s.dialect.lock); err != nil {
+				return err
+			}
+		}
+		version, err := s.version(ctx, tx) // another process may have been first
+		if err != nil {
+			return err
+		}
+		if version > want {
+			return fmt.Errorf("%w: the index is of version %d, made by a newer pcmlab, and this one knows version %d: use the newer pcmlab, or another --store",
+				ErrVersion, version, want)
+		}
+		for i := version; i < want; i++ {
+			for _, statement := range strings.Split(s.dialect.replace.Replace(migrations[i]), ";\n") {
+				if _, err := tx.ExecContext(ctx, statement); err != nil {
+					return fmt.Errorf("schema version %d: %w", i+1, err)
+				}
+			}
+		}
+		if version == 0 {
+			if _, err := tx.ExecContext(ctx, "CREATE TABLE schema_version (version BIGINT NOT NULL)"); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO schema_version VALUES (0)"); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, s.dialect.query("UPDATE schema_version SET version = ?"), want)
+		return err
+	})
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// version is that of the schema, 0 without any.
+func (s *Store) version(ctx context.Context, q querier) (version int, err error) {
+	var there int
+	if err := q.QueryRowContext(ctx, s.dialect.hasTable).Scan(&there); err != nil || there == 0 {
+		return 0, err
+	}
+	err = q.QueryRowContext(ctx, "SELECT version FROM schema_version").Scan(&version)
+	return version, err
+}
