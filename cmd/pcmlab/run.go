@@ -30,6 +30,7 @@ type runOptions struct {
 	sets   []string
 	output string
 	keep   bool
+	store  string
 }
 
 func (o *runOptions) addFlags(c *cobra.Command) {
@@ -38,6 +39,7 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&o.sets, "set", nil, "change a value for this run, such as nic.dcqcn=off or link.buffer=64KiB (may be repeated)")
 	c.Flags().StringVarP(&o.output, "output", "o", "table", "table or json")
 	c.Flags().BoolVar(&o.keep, "keep-lab", false, "leave a virtual lab that this run raised up (pcmlab lab down removes it)")
+	addStoreFlag(c, &o.store)
 	c.MarkFlagRequired("inventory")
 	c.RegisterFlagCompletionFunc("inventory", completeFiles("yaml", "yml"))
 }
@@ -158,6 +160,7 @@ func (e *env) run(ctx context.Context, o *runOptions, playbook string) (ret erro
 	if result == nil {
 		return runErr
 	}
+	e.noteRun(ctx, out, o.store, result.Dir)
 	if o.output == "json" {
 		if err := writeJSON(e.stdout, result); err != nil {
 			return err

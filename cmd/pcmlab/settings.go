@@ -111,6 +111,11 @@ func settingKey(cmd *cobra.Command, f *pflag.Flag) string {
 	if cmd.Root().PersistentFlags().Lookup(f.Name) == f {
 		return f.Name
 	}
+	for c := cmd.Parent(); c != nil; c = c.Parent() { // a flag of all verbs below one verb is set once, for that verb
+		if c.PersistentFlags().Lookup(f.Name) == f {
+			return strings.Join(append(verbPath(c), f.Name), ".")
+		}
+	}
 	return strings.Join(append(verbPath(cmd), f.Name), ".")
 }
 
