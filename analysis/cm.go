@@ -1,10 +1,6 @@
 package analysis
 
-import (
-	"slices"
-
-	"github.com/pcmlab/pcmlab/capture/roce"
-)
+import "github.com/pcmlab/pcmlab/capture/roce"
 
 // cmTable follows the handshakes of RDMA-CM between the pairs of a lane. A handshake says which two QPs belong together,
 // where their PSNs start, and that whatever these QP numbers did before is over.
@@ -56,14 +52,12 @@ const (
 const maxHandshakes = 1 << 14
 
 // handshake takes a message of communication management.
-func (l *lane) handshake(d *direction, r *record) {
+func (l *lane) handshake(r *record) {
 	m := l.shared.sides.take(r.word).cm
 	l.shared.cmPackets.Add(1)
 	t := &l.cm
 	pair := r.pair
-	if d.pair.a == d.pair.b {
-		pair &^= 1
-	}
+	back := l.shared.intern.back(pair)
 	switch m.Kind {
 	case roce.CMRequest:
 		h := t.of(cmID{pair, m.LocalID}, true)
@@ -77,7 +71,7 @@ func (l *lane) handshake(d *direction, r *record) {
 		h.requestNS = ptr(r.ts)
 		h.srcQP, h.srcPSN = ptr(m.QPN), ptr(m.PSN)
 	case roce.CMReply:
-		h := t.of(cmID{back(pair, d), m.RemoteID}, true)
+		h := t.of(cmID{back, m.RemoteID}, true)
 		if h == nil || h.dstQP != nil {
 			return
 		}
@@ -87,7 +81,7 @@ func (l *lane) handshake(d *direction, r *record) {
 			h.state = ConnReplied
 		}
 		if h.srcQP != nil {
-			l.announce(h, back(pair, d), pair)
+			l.announce(h, back, pair)
 		}
 	case roce.CMReadyToUse:
 		if h := t.of(cmID{pair, m.LocalID}, false); h != nil && h.readyNS == nil {
@@ -95,7 +89,7 @@ func (l *lane) handshake(d *direction, r *record) {
 			h.readyNS = ptr(r.ts)
 		}
 	case roce.CMReject:
-		h := t.of(cmID{back(pair, d), m.RemoteID}, false)
+		h := t.of(cmID{back, m.RemoteID}, false)
 		if h == nil {
 			h = t.of(cmID{pair, m.LocalID}, false)
 		}
@@ -106,20 +100,13 @@ func (l *lane) handshake(d *direction, r *record) {
 	case roce.CMDisconnectRequest, roce.CMDisconnectReply:
 		h := t.of(cmID{pair, m.LocalID}, false)
 		if h == nil {
-			h = t.of(cmID{back(pair, d), m.RemoteID}, false)
+			h = t.of(cmID{back, m.RemoteID}, false)
 		}
 		if h != nil && h.disconnectNS == nil {
 			h.state = ConnDisconnected
 			h.disconnectNS = ptr(r.ts)
 		}
 	}
-}
-
-func back(pair pairID, d *direction) pairID {
-	if d.pair.a == d.pair.b {
-		return pair
-	}
-	return pair ^ 1
 }
 
 // of finds a handshake, or makes it; nil when it is unknown or there are too many.
@@ -150,14 +137,15 @@ func (l *lane) announce(h *handshake, forth, backward pairID) {
 		qp, peer uint32
 	}{{forth, *h.dstQP, *h.srcQP}, {backward, *h.srcQP, *h.dstQP}} {
 		l.cm.peers[cmQP{e.pair, e.qp}] = cmPeer{e.peer, true}
-		if s := l.dirs.find(e.pair, e.qp, 0); s.index != 0 {
-			l.all.at(int(s.index - 1)).flags |= dirExpected
+		if _, d := l.dirs.find(&l.all, e.pair, e.qp, 0); d != nil {
+			d.flags |= dirExpected
 		}
 	}
 }
 
 // meet joins a new direction with its peer where a handshake named the two.
-func (t *cmTable) meet(d *direction) {
+func (l *lane) meet(d *direction) {
+	t := &l.cm
 	p, ok := t.peers[cmQP{d.id, d.dstQP}]
 	if !ok || !p.fresh || d.srcQP != 0 {
 		return
@@ -165,7 +153,7 @@ func (t *cmTable) meet(d *direction) {
 	d.flags |= dirByCM
 	t.named[d] = p.qp
 	t.peers[cmQP{d.id, d.dstQP}] = cmPeer{p.qp, false}
-	for _, o := range slices.Backward(d.reverse()) {
+	for o := range l.directions(l.shared.intern.back(d.id)) {
 		if o != d && o.is(dirByCM) && o.dstQP == p.qp && t.named[o] == d.dstQP && o.peer == nil && !o.is(dirReplaced) {
 			d.peer, o.peer = o, d
 			return

@@ -10,18 +10,17 @@ import (
 // data (requests, or READ responses) and answers to the data of its peer direction (acknowledgements, NAKs, CNPs). What it
 // needs for either is there from the first such packet on: there may be a million of them.
 type direction struct {
-	pair *hostPair
 	tx   *sender  // nil: no request and no READ response yet
 	rx   *answers // nil: no answer yet
 	peer *direction
-	some *fewCounts  // of packets beyond the first few; nil without
-	more *manyCounts // of those that some has no room for
+	more *moreCounts // of packets beyond the first few; nil without
 
 	packets           int64
 	id                pairID
 	dstQP, srcQP      uint32 // srcQP: of datagrams, plus 1
 	psnFirst, psnLast uint32
-	life              int32 // 1 for the first
+	life              int32  // 1 for the first
+	older             uint32 // one more than the index of the direction before between the same addresses; 0: none
 	srcPort           uint16
 	flags             dirFlags
 	service           roce.Transport
@@ -76,24 +75,29 @@ func (c *manyCounts) wrap(slot, ecn uint8) {
 	}
 }
 
-// fewCounts are counts of up to three kinds of packets, as most directions with answers have.
-type fewCounts struct {
-	n    [3]int64
-	kind [3]uint8 // opcode slot and ECN, as in direction.few
+// moreCounts are counts of four kinds of packets, of which most directions have no more, and of all others.
+type moreCounts struct {
+	n    [4]int64
+	kind [4]uint8 // opcode slot and ECN, as in direction.few
+	many *manyCounts
 }
 
-// add reports that there is room for the kind.
-func (c *fewCounts) add(kind uint8) bool {
+func (c *moreCounts) add(kind uint8) {
+	if c.many != nil {
+		c.many.add(kind&0x3f, kind>>6)
+		return
+	}
 	for i := range c.n {
 		if c.n[i] == 0 {
 			c.kind[i] = kind
 		}
 		if c.kind[i] == kind {
 			c.n[i]++
-			return true
+			return
 		}
 	}
-	return false
+	c.many = new(manyCounts)
+	c.many.add(kind&0x3f, kind>>6)
 }
 
 // count does what is the same for every packet.
@@ -101,16 +105,11 @@ func (d *direction) count(r *record) {
 	slot := opSlotOf[r.op()]
 	if n := d.packets; n < fewPackets {
 		d.few[n] = slot | r.tos<<6
-	} else if kind := slot | r.tos<<6; d.more != nil {
-		d.more.add(slot, r.tos&3)
 	} else {
-		if d.some == nil {
-			d.some = new(fewCounts)
+		if d.more == nil {
+			d.more = new(moreCounts)
 		}
-		if !d.some.add(kind) {
-			d.more = new(manyCounts)
-			d.more.add(slot, r.tos&3)
-		}
+		d.more.add(slot | r.tos<<6)
 	}
 	if d.flags&dirServiceSeen == 0 && slot != slotCNP {
 		d.flags |= dirServiceSeen
@@ -129,12 +128,13 @@ func (d *direction) counted() (c counts) {
 	for _, v := range d.few[:min(d.packets, fewPackets)] {
 		add(v, 1)
 	}
-	if s := d.some; s != nil {
-		for i, n := range s.n {
-			add(s.kind[i], n)
-		}
+	if d.more == nil {
+		return c
 	}
-	m := d.more
+	for i, n := range d.more.n {
+		add(d.more.kind[i], n)
+	}
+	m := d.more.many
 	if m == nil {
 		return c
 	}
@@ -325,16 +325,18 @@ func slotOpcode(slot int) roce.Opcode {
 	return roce.Opcode(slot)
 }
 
-// reverse are the directions the other way between the same addresses.
-func (d *direction) reverse() []*direction {
-	if d.pair.a == d.pair.b { // loopback
-		return d.pair.dirs[0]
+// directions yields those from one address to another, the last first.
+func (l *lane) directions(id pairID) func(yield func(*direction) bool) {
+	return func(yield func(*direction) bool) {
+		for i := l.shared.intern.pair(id).newest[id&1]; i != 0; {
+			d := l.all.at(i - 1)
+			if !yield(d) {
+				return
+			}
+			i = d.older
+		}
 	}
-	return d.pair.dirs[d.id&1^1]
 }
-
-// siblings are all directions the same way between the same addresses, d itself too.
-func (d *direction) siblings() []*direction { return d.pair.dirs[d.id&1] }
 
 // sends reports that d carried requests.
 func (d *direction) sends() bool { return d.tx != nil && d.tx.req.started }

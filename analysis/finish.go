@@ -75,8 +75,8 @@ func (r *run) settle() {
 func (r *run) directions() func(yield func(*direction) bool) {
 	return func(yield func(*direction) bool) {
 		for _, l := range r.lanes {
-			for i := range l.all.n {
-				if !yield(l.all.at(i)) {
+			for d := range l.all.each {
+				if !yield(d) {
 					return
 				}
 			}

@@ -52,7 +52,7 @@ func (r *run) flow(d *direction) Flow {
 		f.SrcQP = ptr(d.srcQP - 1)
 	}
 	if d.is(dirByCM) {
-		f.SrcQP = ptr(r.lanes[d.pair.lane].cm.named[d])
+		f.SrcQP = ptr(r.lanes[r.shared.intern.pair(d.id).lane].cm.named[d])
 	}
 	if p := d.peer; p != nil {
 		f.SrcQP = ptr(p.dstQP)

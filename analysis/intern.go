@@ -16,8 +16,8 @@ type hostPair struct {
 	a, b   addrID
 	lane   int32 // -1 until its first packet is handed out
 	joined bool
-	way    [2]uint32       // how its packets come, each direction; 0: none did
-	dirs   [2][]*direction // from a to b, from b to a; the lane's
+	way    [2]uint32 // how its packets come, each direction; 0: none did
+	newest [2]uint32 // one more than the index of the last direction from a to b, and from b to a; the lane's
 }
 
 // interner gives numbers to addresses and pairs of them. Several goroutines ask; each keeps what it knows in a pairCache.
@@ -53,6 +53,14 @@ func (t *interner) src(id pairID) addrID {
 		return p.a
 	}
 	return p.b
+}
+
+// back is the other direction; both are one where a host talks to itself.
+func (t *interner) back(id pairID) pairID {
+	if p := t.pair(id); p.a == p.b {
+		return id
+	}
+	return id ^ 1
 }
 
 func (t *interner) dst(id pairID) addrID { return t.src(id ^ 1) }

@@ -58,7 +58,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 		if a.searches++; a.searches > searchAlways && a.searches%searchAlways != 0 {
 			return nil
 		}
-		best = d.search(psn, op, positive)
+		best = l.search(d, psn, op, positive)
 	}
 	if best == nil {
 		return nil
@@ -85,13 +85,11 @@ func (d *direction) taken() bool {
 
 // search looks at all directions the other way. It returns the only one that can be meant, or nil, having noted the
 // candidates.
-func (d *direction) search(psn uint32, op roce.Opcode, positive bool) *direction {
+func (l *lane) search(d *direction, psn uint32, op roce.Opcode, positive bool) *direction {
 	var found []candidate
 	var best *direction
 	fit, rivals := 0, 0
-	dirs := d.reverse()
-	for i := len(dirs) - 1; i >= 0; i-- {
-		c := dirs[i]
+	for c := range l.directions(l.shared.intern.back(d.id)) {
 		if c == d || !c.sends() || c.service != roce.RC || c.is(dirSuperseded|dirReplaced) || c.taken() {
 			continue
 		}
@@ -215,17 +213,21 @@ func (d *direction) fits(psn uint32, op roce.Opcode, positive bool) int {
 
 // joinRest pairs, after the last packet, what acknowledgements could not tell apart.
 func (l *lane) joinRest() {
-	for i := range l.all.n {
-		pair := l.all.at(i).pair
+	for d := range l.all.each {
+		pair := l.shared.intern.pair(d.id)
 		if pair.joined {
 			continue
 		}
 		pair.joined = true
-		joinSide(pair.dirs[0], pair.dirs[1])
+		forth := slices.Collect(l.directions(d.id &^ 1))
+		slices.Reverse(forth)
+		back := slices.Collect(l.directions(d.id | 1))
+		slices.Reverse(back)
+		joinSide(forth, back)
 		if pair.a == pair.b {
-			joinSide(pair.dirs[0], pair.dirs[0])
+			joinSide(forth, forth)
 		} else {
-			joinSide(pair.dirs[1], pair.dirs[0])
+			joinSide(back, forth)
 		}
 	}
 }

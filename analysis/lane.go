@@ -76,7 +76,7 @@ func (l *lane) packet(r *record) {
 		l.cnp(d, ts)
 	case op.IsRequest():
 		if r.recFlags&recSide != 0 {
-			l.handshake(d, r)
+			l.handshake(r)
 		}
 		l.request(d, r)
 	case op.IsResponse():
@@ -90,13 +90,9 @@ func isAtomicAck(op roce.Opcode) bool { return op.IsAtomic() && op.IsResponse() 
 // lookup finds the current life of r's direction, or begins one.
 func (l *lane) lookup(r *record) *direction {
 	qp, srcQP := r.qp(), r.sourceQP()
-	s := l.dirs.find(r.pair, qp, srcQP)
-	var d *direction
-	if s.index != 0 {
-		d = l.all.at(int(s.index - 1))
-		if !d.otherLife(r, qp) {
-			return d
-		}
+	s, d := l.dirs.find(&l.all, r.pair, qp, srcQP)
+	if d != nil && !d.otherLife(r, qp) {
+		return d
 	}
 	return l.newLife(r, s, d, qp, srcQP)
 }
@@ -104,7 +100,6 @@ func (l *lane) lookup(r *record) *direction {
 func (l *lane) newLife(r *record, s *slot, before *direction, qp, srcQP uint32) *direction {
 	n, index := l.all.add()
 	*n = direction{id: r.pair, dstQP: qp, srcQP: srcQP, life: 1, psnFirst: r.psn24(), srcPort: r.srcPort}
-	n.pair = l.shared.intern.pair(r.pair)
 	op := r.op()
 	n.service = op.Transport()
 	if op != roce.CNP {
@@ -116,13 +111,13 @@ func (l *lane) newLife(r *record, s *slot, before *direction, qp, srcQP uint32) 
 		if before.peer != nil {
 			before.peer.flags |= dirSuperseded
 		}
-		s.index = uint32(index + 1)
+		s.index = index + 1
 	} else {
-		l.dirs.put(s, r.pair, qp, srcQP, uint32(index))
+		l.dirs.put(s, hashKey(r.pair, qp, srcQP), index)
 	}
-	side := r.pair & 1
-	n.pair.dirs[side] = append(n.pair.dirs[side], n)
-	l.cm.meet(n)
+	newest := &l.shared.intern.pair(r.pair).newest[r.pair&1]
+	n.older, *newest = *newest, index+1
+	l.meet(n)
 	return n
 }
 
@@ -198,11 +193,11 @@ func (l *lane) widen(halved int32) {
 	for ; l.halved < halved; l.halved++ {
 		l.bins.double()
 		l.cells = 0
-		for i := range l.senders.n {
-			l.cells += l.senders.at(i).bins.halve()
+		for t := range l.senders.each {
+			l.cells += t.bins.halve()
 		}
-		for i := range l.answer.n {
-			if c := l.answer.at(i).cnps; c != nil {
+		for a := range l.answer.each {
+			if c := a.cnps; c != nil {
 				l.cells += c.bins.halve()
 			}
 		}

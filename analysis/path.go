@@ -47,7 +47,7 @@ func (r *run) path(up *tapCounter) *Path {
 	var keys []tapKey
 	seen := map[addrID]bool{}
 	for d := range r.directions() {
-		seen[d.pair.dst(d.id)] = true
+		seen[r.shared.intern.dst(d.id)] = true
 		k := tapKey{d.id, d.dstQP, d.srcQP}
 		j := judged[k]
 		if j == nil {

@@ -3,6 +3,7 @@ package analysis
 import (
 	"math/bits"
 	"net/netip"
+	"unsafe"
 )
 
 // dirKey names one direction: from an address to a QP at another address. Datagram services add the source QP,
@@ -45,63 +46,97 @@ func (k *dirKey) compare(o *dirKey) int {
 	return int(k.srcQP) - int(o.srcQP)
 }
 
-// table finds the current life of a direction. It is a hash table with open addressing and linear probing of 16-byte
-// slots; it never forgets and doubles at three quarters full.
+// table finds the current life of a direction. It is a hash table with open addressing and linear probing; it never forgets
+// and doubles at three quarters full. The keys are in the directions, which are read next anyway.
 type table struct {
 	slots []slot
 	n     int
 }
 
-// slot holds a key and one more than the index of its direction; 0 is empty.
-type slot struct {
-	pair         pairID
-	dstQP, srcQP uint32
-	index        uint32
+// slot holds the hash of a key and one more than the index of its direction; 0 is empty.
+type slot struct{ hash, index uint32 }
+
+func hashKey(pair pairID, dstQP, srcQP uint32) uint32 {
+	hi, lo := bits.Mul64(uint64(pair)<<32|uint64(dstQP)^0x9e3779b97f4a7c15, uint64(srcQP)<<1^0xbf58476d1ce4e5b9)
+	return uint32(hi ^ lo)
 }
 
-// find returns where the key is or belongs, until the next put.
-func (t *table) find(pair pairID, dstQP, srcQP uint32) *slot {
-	mask := uint64(len(t.slots) - 1)
-	hi, lo := bits.Mul64(uint64(pair)<<32|uint64(dstQP)^0x9e3779b97f4a7c15, uint64(srcQP)<<1^0xbf58476d1ce4e5b9)
-	for i := (hi ^ lo) & mask; ; i = (i + 1) & mask {
-		s := &t.slots[i]
-		if s.dstQP == dstQP && s.pair == pair && s.srcQP == srcQP && s.index != 0 || s.index == 0 {
-			return s
+// find returns where the key is or belongs, until the next put, and its direction, nil without.
+func (t *table) find(all *slab[direction], pair pairID, dstQP, srcQP uint32) (s *slot, d *direction) {
+	mask := uint32(len(t.slots) - 1)
+	hash := hashKey(pair, dstQP, srcQP)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s = &t.slots[i]
+		if s.index == 0 {
+			return s, nil
+		}
+		if s.hash != hash {
+			continue
+		}
+		if d = all.at(s.index - 1); d.dstQP == dstQP && d.id == pair && d.srcQP == srcQP {
+			return s, d
 		}
 	}
 }
 
-// put stores the direction's index for the key in the empty slot that find returned.
-func (t *table) put(s *slot, pair pairID, dstQP, srcQP, index uint32) {
-	*s = slot{pair, dstQP, srcQP, index + 1}
+// put stores the direction's index for a new key in the empty slot that find returned.
+func (t *table) put(s *slot, hash, index uint32) {
+	*s = slot{hash, index + 1}
 	t.n++
 	if t.n*4 < len(t.slots)*3 {
 		return
 	}
 	old := t.slots
 	t.slots = make([]slot, 2*len(old))
-	for i := range old {
-		if o := &old[i]; o.index != 0 {
-			*t.find(o.pair, o.dstQP, o.srcQP) = *o
+	mask := uint32(len(t.slots) - 1)
+	for _, o := range old {
+		if o.index == 0 {
+			continue
 		}
+		i := o.hash & mask
+		for t.slots[i].index != 0 {
+			i = (i + 1) & mask
+		}
+		t.slots[i] = o
 	}
 }
 
-// slab holds the directions of a lane in pieces, so that they neither move nor cost the collector one object each.
+// slab holds values of a lane in pieces, so that they neither move nor cost the collector one object each.
 type slab[T any] struct {
 	chunks [][]T
 	n      int
 }
 
-const slabSize = 64
+// A chunk is what an allocation of 8 KiB has room for. Indices are those of the chunk and within it, side by side: they
+// ascend, with gaps.
+const (
+	slabBytes = 8192 - 8 // the allocator takes a word
+	slabBits  = 8
+)
 
-func (s *slab[T]) add() (v *T, index int) {
-	if s.n == len(s.chunks)*slabSize {
-		s.chunks = append(s.chunks, make([]T, slabSize))
+func (s *slab[T]) add() (v *T, index uint32) {
+	last := len(s.chunks) - 1
+	if last < 0 || len(s.chunks[last]) == cap(s.chunks[last]) {
+		var v T
+		s.chunks = append(s.chunks, make([]T, 0, min(slabBytes/unsafe.Sizeof(v), 1<<slabBits)))
+		last++
 	}
-	index = s.n
+	c := &s.chunks[last]
+	at := len(*c)
+	*c = (*c)[:at+1]
 	s.n++
-	return s.at(index), index
+	return &(*c)[at], uint32(last<<slabBits | at)
 }
 
-func (s *slab[T]) at(i int) *T { return &s.chunks[i/slabSize][i%slabSize] }
+func (s *slab[T]) at(i uint32) *T { return &s.chunks[i>>slabBits][i&(1<<slabBits-1)] }
+
+// each yields all, oldest first.
+func (s *slab[T]) each(yield func(*T) bool) {
+	for _, c := range s.chunks {
+		for i := range c {
+			if !yield(&c[i]) {
+				return
+			}
+		}
+	}
+}
