@@ -2,75 +2,6 @@ package analysis
 
 import "slices"
 
-// tally is what one direction did in one bin, or in one piece of a phase.
-type tally struct {
-	index                     int32
-	packets, ce, cnps, resent uint32
-	unique, wire              int64
-}
-
-func (t *tally) add(o *tally) {
-	t.packets += o.packets
-	t.ce += o.ce
-	t.cnps += o.cnps
-	t.resent += o.resent
-	t.unique += o.unique
-	t.wire += o.wire
-}
-
-// tallies are those that are not empty, by index.
-type tallies []tally
-
-// at gives the tally of an index, mostly the last one.
-func (t *tallies) at(index int32) *tally {
-	s := *t
-	if n := len(s); n > 0 && s[n-1].index == index {
-		return &s[n-1]
-	}
-	i := len(s)
-	for i > 0 && s[i-1].index > index { // an older packet after a newer one
-		i--
-	}
-	if i > 0 && s[i-1].index == index {
-		return &s[i-1]
-	}
-	if cap(s) == 0 {
-		s = make(tallies, 0, 1)
-	}
-	*t = slices.Insert(s, i, tally{index: index})
-	return &(*t)[i]
-}
-
-// get is the tally of an index; nil when there was nothing.
-func (t tallies) get(index int32) *tally {
-	i, ok := slices.BinarySearchFunc(t, index, func(t tally, index int32) int { return int(t.index - index) })
-	if !ok {
-		return nil
-	}
-	return &t[i]
-}
-
-// halve merges pairs of bins and returns how many lie between the first and the last, but one.
-func (t *tallies) halve() (cells int) {
-	s := *t
-	n := 0
-	for i := range s {
-		v := s[i]
-		v.index /= 2
-		if n > 0 && s[n-1].index == v.index {
-			s[n-1].add(&v)
-			continue
-		}
-		s[n] = v
-		n++
-	}
-	*t = slices.Clip(s[:n:n])
-	if n == 0 {
-		return 0
-	}
-	return int(s[n-1].index - s[0].index)
-}
-
 // clock maps time to numbered windows of one width. It keeps the edges of the current one, so that a packet costs a
 // comparison. What is older than the origin falls into the first window.
 type clock struct {
@@ -152,11 +83,11 @@ func (c *pieceClock) sum(d *direction, from, to int64) (s segment) {
 		return s
 	}
 	var parts tallies
-	if d.tx != nil && d.tx.pieces != nil {
-		parts = *d.tx.pieces
+	if d.tx != nil {
+		parts = d.tx.pieced()
 	}
-	if d.rx != nil && d.rx.cnps != nil {
-		parts = slices.Concat(parts, d.rx.cnps.pieces)
+	if c := d.cnps(); c != nil {
+		parts = slices.Concat(parts, c.pieces)
 	}
 	for i := range parts {
 		t := &parts[i]

@@ -161,28 +161,57 @@ type sender struct {
 	data    dataCounts
 	ackedTo int64 // highest request acknowledged, unwrapped
 	window  rateWindow
-	bins    tallies // per bin
 	samples flowSamples
 
 	pending  *deque[pendingAck] // nil: none
 	messages *deque[message]    // nil: none
-	pieces   *tallies           // per piece of a phase
-	resp     *psnTracker        // READ responses have the requester's numbers
-	react    *reaction
-	rare     *Operations // those with opcodes that are not counted one by one: XRC, RD
+	more     *senderMore        // nil: nothing of it
 
 	ceAtNS       int64 // first CE mark since the last CNP
 	burst        int64 // bytes of the burst that goes on
 	rethBytes    int64
 	outstanding  int32 // the most PSNs that were not acknowledged
 	resendsNoAck int32 // go-back-N restarts since the last progress
+	bin, piece   int32 // of the last data packet; piece: of a phase, -1 outside
 	lastReqOp    roce.Opcode
 	lastHighOp   roce.Opcode // of the highest request
 	respLastOp   roce.Opcode
 	firstOp      roce.Opcode // of the first request
 	flags        txFlags
 	note         joinNote
+	dscp         uint8 // of the first data packet
 	ids          ipIDs
+}
+
+// senderMore is what most flows of a few packets do not need.
+type senderMore struct {
+	bins   tallies     // per bin, once there are several
+	pieces tallies     // per piece of a phase, likewise
+	resp   *psnTracker // READ responses have the requester's numbers
+	react  *reaction
+	rare   *Operations // those with opcodes that are not counted one by one: XRC, RD
+	tags   *dataTags   // nil: no VLAN, and one DSCP
+}
+
+func (t *sender) needMore() *senderMore {
+	if t.more == nil {
+		t.more = new(senderMore)
+	}
+	return t.more
+}
+
+func (t *sender) resp() *psnTracker {
+	if t.more == nil {
+		return nil
+	}
+	return t.more.resp
+}
+
+func (t *sender) reaction() *reaction {
+	if t.more == nil {
+		return nil
+	}
+	return t.more.react
 }
 
 type txFlags uint8
@@ -200,8 +229,6 @@ type dataCounts struct {
 	packets, payload, wire int64
 	ce, ect                int64
 	firstNS, lastNS        int64
-	tags                   *dataTags // nil: no VLAN, and one DSCP
-	dscp                   uint8     // of the first packet
 }
 
 // dataTags are the DSCPs and VLANs of a flow that has several or any.
@@ -213,15 +240,43 @@ type dataTags struct {
 
 // answers is what a direction that answers its peer's data needs.
 type answers struct {
-	candidates *[]candidate
-	naks       *NAKs
-	cnps       *cnpCounts
-	acks       int64 // positive plain ones
+	more       *answersMore // nil: nothing of it
+	acks       int64        // positive plain ones
 	lastAckPSN uint32
 	searches   int32 // for the peer, in vain
 	confidence int16 // acknowledgements that agreed with the peer
 	ackSeen    bool
 	responses  bool // READ responses among them
+}
+
+// answersMore is what a direction with nothing but acknowledgements does not need.
+type answersMore struct {
+	candidates []candidate
+	naks       *NAKs
+	cnps       *cnpCounts
+}
+
+func (a *answers) needMore() *answersMore {
+	if a.more == nil {
+		a.more = new(answersMore)
+	}
+	return a.more
+}
+
+// naks are those that d sent; nil without.
+func (d *direction) naks() *NAKs {
+	if d == nil || d.rx == nil || d.rx.more == nil {
+		return nil
+	}
+	return d.rx.more.naks
+}
+
+// cnps are those that d carried; nil without.
+func (d *direction) cnps() *cnpCounts {
+	if d == nil || d.rx == nil || d.rx.more == nil {
+		return nil
+	}
+	return d.rx.more.cnps
 }
 
 // cnpCounts are about the CNPs of a direction.
@@ -234,18 +289,20 @@ type cnpCounts struct {
 }
 
 // mark notes the DSCP and VLAN tag of a packet that are not those of the flow's first.
-func (c *dataCounts) mark(r *record) {
-	if c.tags == nil {
-		c.tags = &dataTags{dscp: 1 << c.dscp}
+func (t *sender) mark(r *record) {
+	m := t.needMore()
+	if m.tags == nil {
+		m.tags = &dataTags{dscp: 1 << t.dscp}
 	}
-	c.tags.dscp |= 1 << (r.tos >> 2)
+	g := m.tags
+	g.dscp |= 1 << (r.tos >> 2)
 	if !r.has(flagVLAN) {
 		return
 	}
-	c.tags.pcp |= 1 << (r.vlan >> 13)
+	g.pcp |= 1 << (r.vlan >> 13)
 	const most = 16
-	if vid := r.vlan & 0xfff; len(c.tags.vlans) < most && !slices.Contains(c.tags.vlans, vid) {
-		c.tags.vlans = append(c.tags.vlans, vid)
+	if vid := r.vlan & 0xfff; len(g.vlans) < most && !slices.Contains(g.vlans, vid) {
+		g.vlans = append(g.vlans, vid)
 	}
 }
 
@@ -343,7 +400,7 @@ func (d *direction) sends() bool { return d.tx != nil && d.tx.req.started }
 
 // answers reports that d carries answers to the other direction's data.
 func (d *direction) answers() bool {
-	return d.rx != nil && (d.rx.acks > 0 || d.rx.cnps != nil || d.rx.naks != nil || d.rx.responses)
+	return d.rx != nil && (d.rx.acks > 0 || d.cnps() != nil || d.naks() != nil || d.rx.responses)
 }
 
 // answered counts what d says about its peer's data.
@@ -352,11 +409,11 @@ func (d *direction) answered() (acks, cnps int64, naks NAKs) {
 	if a == nil {
 		return 0, 0, naks
 	}
-	if a.naks != nil {
-		naks = *a.naks
+	if n := d.naks(); n != nil {
+		naks = *n
 	}
-	if a.cnps != nil {
-		cnps = a.cnps.n
+	if c := d.cnps(); c != nil {
+		cnps = c.n
 	}
 	return a.acks, cnps, naks
 }
@@ -366,13 +423,13 @@ func (d *direction) carriesData() bool { return d.tx != nil && d.tx.data.packets
 
 // unique is the payload of the flow without what this tap saw again.
 func (t *sender) unique() int64 {
-	return t.data.payload - t.req.disorderOf().repeatedBytes - t.resp.disorderOf().repeatedBytes
+	return t.data.payload - t.req.disorderOf().repeatedBytes - t.resp().disorderOf().repeatedBytes
 }
 
 // operations are the messages whose last packet was seen.
 func (d *direction) operations() (o Operations) {
-	if r := d.tx.rare; r != nil {
-		o = *r
+	if m := d.tx.more; m != nil && m.rare != nil {
+		o = *m.rare
 	}
 	c := d.counted()
 	for slot, n := range c.opcodes {
@@ -382,7 +439,7 @@ func (d *direction) operations() (o Operations) {
 	o.Write -= again[msgWrite]
 	o.Send -= again[msgSend]
 	o.Atomic -= again[msgAtomic]
-	o.Read -= d.tx.resp.disorderOf().again[msgRead]
+	o.Read -= d.tx.resp().disorderOf().again[msgRead]
 	return o
 }
 
@@ -412,10 +469,11 @@ var countedOps = func() (t [256]bool) {
 
 // rareOperation counts a packet, seen for the first time, whose opcode has no counter.
 func (t *sender) rareOperation(op roce.Opcode) {
-	if t.rare == nil {
-		t.rare = new(Operations)
+	m := t.needMore()
+	if m.rare == nil {
+		m.rare = new(Operations)
 	}
-	t.rare.add(op, 1)
+	m.rare.add(op, 1)
 }
 
 func (d *direction) ackSeen() bool { return d.rx != nil && d.rx.ackSeen }

@@ -25,6 +25,7 @@ type disorder struct {
 	retransmitted, retransmittedBytes int64
 	selective                         int64
 	repeatedBytes                     int64
+	resentData                        int64           // data packets that let others or themselves be recognised as retransmissions
 	again                             [msgKinds]int64 // last packets of messages among the duplicates
 	backward, gaps                    int64           // steps from one request to the next
 	outOfOrder                        int64

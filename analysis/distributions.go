@@ -14,24 +14,28 @@ const (
 
 // flowSamples are a flow's samples of all kinds: in one short list while there are few, then in histograms.
 type flowSamples struct {
-	few  []uint64 // the kind in the top byte
+	few  []uint32 // the kind in the top bits
 	hist *[sampleKinds]*histogram
 }
 
-const fewSamples = 16
+const (
+	fewSamples  = 32
+	sampleBits  = 28 // a larger value, 0.27 s, is none for the list
+	sampleValue = 1<<sampleBits - 1
+)
 
 func (s *flowSamples) add(kind sampleKind, v int64) {
 	if s.hist == nil {
-		if len(s.few) < fewSamples {
+		if len(s.few) < fewSamples && v <= sampleValue {
 			if s.few == nil {
-				s.few = make([]uint64, 0, fewSamples/2)
+				s.few = make([]uint32, 0, fewSamples/4)
 			}
-			s.few = append(s.few, uint64(kind)<<56|uint64(min(max(v, 0), 1<<56-1)))
+			s.few = append(s.few, uint32(kind)<<sampleBits|uint32(max(v, 0)))
 			return
 		}
 		s.hist = new([sampleKinds]*histogram)
 		for _, w := range s.few {
-			add(&s.hist[w>>56], int64(w&(1<<56-1)))
+			add(&s.hist[w>>sampleBits], int64(w&sampleValue))
 		}
 		s.few = nil
 	}
@@ -44,8 +48,8 @@ func (s *flowSamples) of(kind sampleKind) (h *histogram) {
 		return s.hist[kind]
 	}
 	for _, w := range s.few {
-		if sampleKind(w>>56) == kind {
-			add(&h, int64(w&(1<<56-1)))
+		if sampleKind(w>>sampleBits) == kind {
+			add(&h, int64(w&sampleValue))
 		}
 	}
 	return h
@@ -59,7 +63,7 @@ func (s *flowSamples) drop(kind sampleKind) {
 	}
 	n := 0
 	for _, w := range s.few {
-		if sampleKind(w>>56) != kind {
+		if sampleKind(w>>sampleBits) != kind {
 			s.few[n] = w
 			n++
 		}

@@ -90,14 +90,15 @@ func (d *direction) finish() {
 	if t == nil {
 		return
 	}
+	t.closeTallies()
 	t.req.close(t.ackedTo)
 	if _, until := t.samples.messages(); until != "ack" {
 		for t.messages.len() > 0 {
 			t.outlast()
 		}
 	}
-	if t.resp != nil {
-		t.resp.close(math.MinInt64)
+	if k := t.resp(); k != nil {
+		k.close(math.MinInt64)
 	}
 	if t.burst > 0 {
 		t.samples.add(sampleBurst, t.burst)
@@ -190,7 +191,7 @@ func (r *run) totals(doc *Document) {
 		}
 		t.PayloadBytes += d.tx.data.payload
 		t.UniqueBytes += d.tx.unique()
-		for _, k := range []*psnTracker{&d.tx.req, d.tx.resp} {
+		for _, k := range []*psnTracker{&d.tx.req, d.tx.resp()} {
 			o := k.disorderOf()
 			t.RetransmittedPackets += o.retransmitted
 			t.DuplicatePackets += o.duplicates

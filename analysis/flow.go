@@ -20,7 +20,7 @@ func (r *run) flow(d *direction) Flow {
 		CEShare: share(t.data.ce, t.data.packets), Recovery: r.recovery(d),
 		DSCP: []int{}, PCP: []int{}, VLAN: []int{}, Notes: []string{},
 	}
-	for _, k := range []*psnTracker{&t.req, t.resp} {
+	for _, k := range []*psnTracker{&t.req, t.resp()} {
 		o := k.disorderOf()
 		f.RetransmittedPackets += o.retransmitted
 		f.RetransmittedBytes += o.retransmittedBytes
@@ -35,9 +35,10 @@ func (r *run) flow(d *direction) Flow {
 		f.HWGoodputBps = ptr(*f.GoodputBps * s)
 	}
 	r.times(&f, d)
-	if g := t.data.tags; g == nil {
-		f.DSCP = append(f.DSCP, int(t.data.dscp))
+	if t.more == nil || t.more.tags == nil {
+		f.DSCP = append(f.DSCP, int(t.dscp))
 	} else {
+		g := t.more.tags
 		for m := g.dscp; m != 0; m &= m - 1 {
 			f.DSCP = append(f.DSCP, bits.TrailingZeros64(m))
 		}
@@ -65,11 +66,11 @@ func (r *run) flow(d *direction) Flow {
 			f.CNPRateHz = ptr(float64(cnps) / (float64(f.LastNS-f.FirstNS) / 1e9))
 			f.HWCNPRateHz = ptr(*f.CNPRateHz * s)
 		}
-		if t.resp != nil {
+		if t.resp() != nil {
 			f.RequestID = ptr(r.id(p))
 		}
 		if cnps > 0 {
-			f.CNPGapNS = p.rx.cnps.gaps.latency(1)
+			f.CNPGapNS = p.cnps().gaps.latency(1)
 		}
 		if f.Reaction == nil && cnps > 0 { // they all came before the pair was known
 			f.Reaction = newReaction(0, int64(reactionWindow*s)).finish()
@@ -79,18 +80,10 @@ func (r *run) flow(d *direction) Flow {
 	return f
 }
 
-// naks are those that d sent; nil without.
-func (d *direction) naks() *NAKs {
-	if d.rx == nil {
-		return nil
-	}
-	return d.rx.naks
-}
-
 // times fills in the distributions of a flow.
 func (r *run) times(f *Flow, d *direction) {
 	t, s := d.tx, r.o.TimeScale
-	f.Reaction = t.react.finish()
+	f.Reaction = t.reaction().finish()
 	f.Bursts.GapNS = int64(burstGap * s)
 	rtt := t.samples.of(sampleRTT)
 	f.RTTNS, f.HWRTTNS = rtt.latency(1), rtt.latency(s)
@@ -113,8 +106,8 @@ func (r *run) times(f *Flow, d *direction) {
 
 // recovery is about the flow's resends; for READs those of the responses.
 func (r *run) recovery(d *direction) *Recovery {
-	if d.tx.resp != nil && d.tx.resp.x != nil && !d.tx.req.started {
-		return d.tx.resp.x.recovery()
+	if k := d.tx.resp(); k != nil && k.x != nil && !d.tx.req.started {
+		return k.x.recovery()
 	}
 	return d.tx.req.disorderOf().recovery()
 }
@@ -141,7 +134,7 @@ func (d *direction) judge() (state string, notes []string) {
 	}
 	if t.note != joinSure {
 		notes = append(notes, t.note.String())
-	} else if t.resp != nil && p != nil && p.tx != nil && p.tx.note != joinSure {
+	} else if t.resp() != nil && p != nil && p.tx != nil && p.tx.note != joinSure {
 		notes = append(notes, p.tx.note.String())
 	}
 	if t.flags&txOthers != 0 {
@@ -157,7 +150,7 @@ func (d *direction) judge() (state string, notes []string) {
 			notes = append(notes, "no acknowledgement of it was captured: CNPs, NAKs and round-trip times are not measured")
 		}
 	}
-	if t.resp != nil {
+	if t.resp() != nil {
 		if !t.respLastOp.IsLast() {
 			worse(StatePartial, "the capture ends in the middle of a READ response")
 		}

@@ -51,7 +51,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 		unpair(d)
 	}
 	var best *direction
-	if a.candidates != nil && len(*a.candidates) > 0 {
+	if a.more != nil && len(a.more.candidates) > 0 {
 		best = d.narrow(psn, op, positive)
 	} else {
 		// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
@@ -71,8 +71,10 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 	}
 	d.peer, best.peer = best, d
 	a.confidence, a.searches = int16(best.fits(psn, op, positive)), 0
-	a.candidates = nil
-	if c := a.cnps; c != nil && best.tx.ceAtNS <= c.lastNS { // a CNP has answered that mark before the pair was known
+	if a.more != nil {
+		a.more.candidates = nil
+	}
+	if c := d.cnps(); c != nil && best.tx.ceAtNS <= c.lastNS { // a CNP has answered that mark before the pair was known
 		best.tx.flags &^= txMarked
 	}
 	return best
@@ -110,7 +112,7 @@ func (l *lane) search(d *direction, psn uint32, op roce.Opcode, positive bool) *
 		}
 	}
 	if rivals > 0 {
-		d.rx.candidates = &found
+		d.rx.needMore().candidates = found
 		return nil
 	}
 	return best
@@ -118,7 +120,7 @@ func (l *lane) search(d *direction, psn uint32, op roce.Opcode, positive bool) *
 
 // narrow takes another answer into account and returns the candidate that is left or clearly ahead, or nil.
 func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction {
-	all := *d.rx.candidates
+	all := d.rx.more.candidates
 	n := 0
 	for _, c := range all {
 		f := c.d.fits(psn, op, positive)
@@ -130,7 +132,7 @@ func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction
 		n++
 	}
 	all = all[:n]
-	*d.rx.candidates = all
+	d.rx.more.candidates = all
 	switch n {
 	case 0:
 		return nil
@@ -294,10 +296,7 @@ func warnOfRivals(dirs []*direction) {
 func joinInOrder(data, answers []*direction) {
 	taker := map[*direction]*direction{} // data to answers
 	for _, a := range answers {
-		if a.rx.candidates == nil {
-			a.rx.candidates = new([]candidate)
-		}
-		slices.SortStableFunc(*a.rx.candidates, func(x, y candidate) int { return y.exact - x.exact })
+		slices.SortStableFunc(a.candidates(), func(x, y candidate) int { return y.exact - x.exact })
 	}
 	byClaim := slices.Clone(answers)
 	slices.SortStableFunc(byClaim, func(x, y *direction) int { return y.bestClaim() - x.bestClaim() })
@@ -305,12 +304,12 @@ func joinInOrder(data, answers []*direction) {
 		a.settle(taker, map[*direction]bool{})
 	}
 	for _, a := range answers {
-		for _, c := range *a.rx.candidates {
+		for _, c := range a.candidates() {
 			if taker[c.d] != a {
 				continue
 			}
 			a.peer, c.d.peer = c.d, a
-			for _, o := range *a.rx.candidates {
+			for _, o := range a.candidates() {
 				if o.d != c.d && o.exact >= c.exact {
 					c.d.tx.note = joinAmbiguous
 				}
@@ -348,17 +347,25 @@ func joinInOrder(data, answers []*direction) {
 	}
 }
 
-func (d *direction) bestClaim() int {
-	if len(*d.rx.candidates) == 0 {
-		return -1
+// candidates are whom d may answer, while that is open.
+func (d *direction) candidates() []candidate {
+	if d.rx.more == nil {
+		return nil
 	}
-	return (*d.rx.candidates)[0].exact
+	return d.rx.more.candidates
+}
+
+func (d *direction) bestClaim() int {
+	if c := d.candidates(); len(c) > 0 {
+		return c[0].exact
+	}
+	return -1
 }
 
 // settle finds data for the answers a, moving others to their next choice where needed, so that as many as possible are
 // paired (Kuhn's algorithm).
 func (d *direction) settle(taker map[*direction]*direction, tried map[*direction]bool) bool {
-	for _, c := range *d.rx.candidates {
+	for _, c := range d.candidates() {
 		if tried[c.d] || c.d.peer != nil {
 			continue
 		}

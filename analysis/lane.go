@@ -194,11 +194,14 @@ func (l *lane) widen(halved int32) {
 		l.bins.double()
 		l.cells = 0
 		for t := range l.senders.each {
-			l.cells += t.bins.halve()
+			t.bin /= 2
+			if t.more != nil {
+				l.cells += t.more.bins.halve()
+			}
 		}
 		for a := range l.answer.each {
-			if c := a.cnps; c != nil {
-				l.cells += c.bins.halve()
+			if a.more != nil && a.more.cnps != nil {
+				l.cells += a.more.cnps.bins.halve()
 			}
 		}
 	}
@@ -208,10 +211,13 @@ func (l *lane) widen(halved int32) {
 // retransmissions.
 func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, resent int64) {
 	c := &t.data
+	if t.bin != int32(l.bins.cur) || t.piece != l.pieces.cur || c.packets == 0 {
+		l.turn(t)
+	}
 	ts, wire, payload := r.ts, int64(r.wire), int64(r.payload)
 	if c.packets == 0 {
 		c.firstNS = ts
-		c.dscp = r.tos >> 2
+		t.dscp = r.tos >> 2
 	} else if ts-c.lastNS > l.burstGap {
 		t.samples.add(sampleBurst, t.burst)
 		t.burst = 0
@@ -220,22 +226,21 @@ func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, rese
 	c.packets++
 	c.lastNS = max(c.lastNS, ts)
 	c.payload += payload
-	unique := payload
 	if class == psnDup {
-		unique = 0
 		k.x.repeatedBytes += payload
 	}
+	if resent > 0 {
+		k.x.resentData += resent
+	}
 	c.wire += wire
-	if r.tos>>2 != c.dscp || r.psn&flagVLAN != 0 {
-		c.mark(r)
+	if r.tos>>2 != t.dscp || r.psn&flagVLAN != 0 {
+		t.mark(r)
 	}
 	if payload > 4096 { // the largest path MTU of RoCE
 		l.offloadMerged++
 	}
-	var ce uint32
 	switch r.tos & 3 {
 	case roce.CE:
-		ce = 1
 		c.ce++
 		if t.flags&txMarked == 0 {
 			t.flags |= txMarked
@@ -244,33 +249,19 @@ func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, rese
 	case roce.ECT0, roce.ECT1:
 		c.ect++
 	}
-	t.window.add(t.react, l.windows.cur, int(wire))
-	b := l.bin(&t.bins)
-	b.unique += unique
-	b.wire += wire
-	b.packets++
-	b.ce += ce
-	b.resent += uint32(resent)
-	if l.pieces.cur < 0 {
-		return
+	if l.windows.cur > t.window.window {
+		t.window.advance(t.reaction(), l.windows.cur)
 	}
-	if t.pieces == nil {
-		t.pieces = new(tallies)
-	}
-	b = t.pieces.at(l.pieces.cur)
-	b.unique += unique
-	b.wire += wire
-	b.packets++
-	b.ce += ce
-	b.resent += uint32(resent)
+	t.window.add(uint32(wire))
 }
 
 func (l *lane) cnp(d *direction, ts int64) {
 	a := l.answers(d)
-	c := a.cnps
+	m := a.needMore()
+	c := m.cnps
 	if c == nil {
 		c = new(cnpCounts)
-		a.cnps = c
+		m.cnps = c
 	} else {
 		add(&c.gaps, ts-c.lastNS)
 	}
@@ -286,10 +277,11 @@ func (l *lane) cnp(d *direction, ts int64) {
 			t.samples.add(sampleDelay, ts-t.ceAtNS)
 			t.flags &^= txMarked
 		}
-		if t.react == nil {
-			t.react = newReaction(l.windows.origin, l.windows.width)
+		m := t.needMore()
+		if m.react == nil {
+			m.react = newReaction(l.windows.origin, l.windows.width)
 		}
-		t.react.cnp(&t.window, ts, l.windows.cur)
+		m.react.cnp(&t.window, ts, l.windows.cur)
 	}
 }
 
@@ -415,10 +407,11 @@ func (l *lane) response(d *direction, r *record) {
 			}
 		}
 		if by != byTimeout {
-			if a.naks == nil {
-				a.naks = new(NAKs)
+			m := a.needMore()
+			if m.naks == nil {
+				m.naks = new(NAKs)
 			}
-			a.naks.count(aeth)
+			m.naks.count(aeth)
 		}
 	}
 	a.lastAckPSN, a.ackSeen = psn, true
@@ -475,12 +468,13 @@ func (l *lane) readBegins(d, t *sender, ext, ts int64) {
 func (l *lane) readResponse(d, peer *direction, r *record) {
 	t := l.sender(d)
 	op := r.op()
-	if t.resp == nil {
-		t.resp = new(psnTracker)
+	m := t.needMore()
+	if m.resp == nil {
+		m.resp = new(psnTracker)
 	}
 	// Between two READs the requester may have used numbers for other operations; inside one, a jump is a loss.
 	gapOK := t.respLastOp.IsLast() && op.IsFirst() && (peer == nil || peer.tx.flags&txOthers != 0)
-	class, ext, resent := l.see(t, t.resp, r, gapOK, false)
+	class, ext, resent := l.see(t, m.resp, r, gapOK, false)
 	if class == psnNew {
 		t.respLastOp = op
 	}
@@ -490,11 +484,11 @@ func (l *lane) readResponse(d, peer *direction, r *record) {
 	if op.IsLast() {
 		if class == psnDup {
 			if opSlotOf[op] != slotUnknown {
-				t.resp.x.again[msgRead]++
+				m.resp.x.again[msgRead]++
 			}
 		} else if peer != nil {
 			l.readDone(peer.tx, t, peer.tx.req.unwrap(uint32(ext)&roce.PSNMask), r.ts)
 		}
 	}
-	l.addData(t, t.resp, r, class, resent)
+	l.addData(t, m.resp, r, class, resent)
 }

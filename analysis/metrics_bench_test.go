@@ -14,7 +14,8 @@ func BenchmarkMetrics(b *testing.B) {
 		w := make([]rateWindow, flows)
 		i := 0
 		for b.Loop() {
-			w[i%flows].add(nil, int64(i/50_000), 1082)
+			w[i%flows].advance(nil, int64(i/50_000))
+			w[i%flows].add(1082)
 			i++
 		}
 	})
@@ -28,7 +29,8 @@ func BenchmarkMetrics(b *testing.B) {
 		i := 0
 		for b.Loop() {
 			f, window := i%flows, int64(i/50_000)
-			w[f].add(r[f], window, 1082)
+			w[f].advance(r[f], window)
+			w[f].add(1082)
 			if i%10 == 3 {
 				r[f].cnp(&w[f], window*100_000, window)
 			}

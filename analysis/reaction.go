@@ -16,19 +16,16 @@ type rateWindow struct {
 	largest   uint32 // packet so far
 }
 
-// add counts a data packet of wire bytes in a window; one that is older than the current window counts there. r is the
-// flow's reaction, nil before its first CNP.
-func (w *rateWindow) add(r *reaction, window int64, wire int) {
-	if window > w.window {
-		w.advance(r, window)
-	}
-	w.largest = max(w.largest, uint32(wire))
-	if w.cur += uint32(wire); w.cur < uint32(wire) {
+// add counts a data packet of wire bytes, in the current window.
+func (w *rateWindow) add(wire uint32) {
+	w.largest = max(w.largest, wire)
+	if w.cur += wire; w.cur < wire {
 		w.cur = ^uint32(0)
 	}
 }
 
-// advance completes all windows before the given one.
+// advance completes all windows before the given one; an older one changes nothing. r is the flow's reaction, nil before
+// its first CNP.
 func (w *rateWindow) advance(r *reaction, window int64) {
 	if window <= w.window {
 		return

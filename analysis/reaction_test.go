@@ -25,7 +25,8 @@ func runReaction(origin, width int64, events []reactionEvent) *Reaction {
 			}
 			r.cnp(&w, e.ts, window)
 		} else {
-			w.add(r, window, e.wire)
+			w.advance(r, window)
+			w.add(uint32(e.wire))
 		}
 	}
 	return r.finish()
@@ -214,7 +215,7 @@ func TestRateWindow_staysAtItsLimit(t *testing.T) {
 	t.Parallel()
 	var w rateWindow
 	for range 3 {
-		w.add(nil, 0, 2_000_000_000)
+		w.add(2_000_000_000)
 	}
 	if w.cur != 1<<32-1 {
 		t.Errorf("%d bytes, want the limit of 2^32-1", w.cur)

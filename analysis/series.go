@@ -17,7 +17,7 @@ func (r *run) series(flows []*direction, docs []Flow) Series {
 	}
 	perBin := 8e9 / float64(width)
 	for i, d := range flows {
-		data, cnps := d.tx.bins, d.cnpBins()
+		data, cnps := d.tx.binned(), d.cnpBins()
 		first, end := data.span()
 		if len(cnps) > 0 {
 			f, e := cnps.span()
@@ -45,8 +45,8 @@ func (r *run) series(flows []*direction, docs []Flow) Series {
 
 // cnpBins are the bins of the CNPs that answered d's data.
 func (d *direction) cnpBins() tallies {
-	if p := d.peer; p != nil && p.rx != nil && p.rx.cnps != nil {
-		return p.rx.cnps.bins
+	if c := d.peer.cnps(); c != nil {
+		return c.bins
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func (r *run) distributions(flows []*direction) Distributions {
 		for _, k := range byKind {
 			message.merge(k)
 		}
-		if p := d.peer; p != nil && p.rx != nil && p.rx.cnps != nil {
-			gap.merge(p.rx.cnps.gaps)
+		if c := d.peer.cnps(); c != nil {
+			gap.merge(c.gaps)
 		}
 	}
 	return Distributions{RTTNS: rtt.samples(), MessageNS: message.samples(), CNPGapNS: gap.samples()}
