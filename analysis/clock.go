@@ -82,22 +82,23 @@ func (c *pieceClock) sum(d *direction, from, to int64) (s segment) {
 	if d == nil {
 		return s
 	}
-	var parts tallies
+	within := func(t *tally) bool { return c.edges[t.index] >= from && c.edges[t.index+1] <= to }
 	if d.tx != nil {
-		parts = d.tx.pieced()
+		for _, t := range d.tx.pieced() {
+			if within(&t) {
+				s.unique += t.unique
+				s.wire += t.wire
+				s.packets += int64(t.packets)
+				s.ce += int64(t.ce)
+				s.resent += int64(t.resent)
+			}
+		}
 	}
-	if c := d.cnps(); c != nil {
-		parts = slices.Concat(parts, c.pieces)
-	}
-	for i := range parts {
-		t := &parts[i]
-		if c.edges[t.index] >= from && c.edges[t.index+1] <= to {
-			s.unique += t.unique
-			s.wire += t.wire
-			s.packets += int64(t.packets)
-			s.ce += int64(t.ce)
-			s.cnps += int64(t.cnps)
-			s.resent += int64(t.resent)
+	if n := d.cnps(); n != nil {
+		for _, t := range n.pieces {
+			if within(&t) {
+				s.cnps += int64(t.packets)
+			}
 		}
 	}
 	return s

@@ -48,43 +48,23 @@ type counts struct {
 	ecn     [4]int64
 }
 
-// manyCounts are counts modulo 2^32; what is more is in beyond.
+// manyCounts are counts modulo 2^32; what is more is in moreCounts.beyond.
 type manyCounts struct {
 	opcodes [opSlots]uint32
 	ecn     [4]uint32
-	beyond  *counts
 }
 
-func (c *manyCounts) add(slot, ecn uint8) {
-	c.opcodes[slot]++
-	c.ecn[ecn]++
-	if c.opcodes[slot] == 0 || c.ecn[ecn] == 0 {
-		c.wrap(slot, ecn)
-	}
-}
-
-func (c *manyCounts) wrap(slot, ecn uint8) {
-	if c.beyond == nil {
-		c.beyond = new(counts)
-	}
-	if c.opcodes[slot] == 0 {
-		c.beyond.opcodes[slot] += 1 << 32
-	}
-	if c.ecn[ecn] == 0 {
-		c.beyond.ecn[ecn] += 1 << 32
-	}
-}
-
-// moreCounts are counts of four kinds of packets, of which most directions have no more, and of all others.
+// moreCounts are counts of three kinds of packets, of which most directions with answers have no more, and of all others.
 type moreCounts struct {
-	n    [4]int64
-	kind [4]uint8 // opcode slot and ECN, as in direction.few
-	many *manyCounts
+	n      [3]int64
+	kind   [3]uint8 // opcode slot and ECN, as in direction.few
+	many   *manyCounts
+	beyond *counts
 }
 
 func (c *moreCounts) add(kind uint8) {
 	if c.many != nil {
-		c.many.add(kind&0x3f, kind>>6)
+		c.addMany(kind&0x3f, kind>>6)
 		return
 	}
 	for i := range c.n {
@@ -97,7 +77,28 @@ func (c *moreCounts) add(kind uint8) {
 		}
 	}
 	c.many = new(manyCounts)
-	c.many.add(kind&0x3f, kind>>6)
+	c.addMany(kind&0x3f, kind>>6)
+}
+
+func (c *moreCounts) addMany(slot, ecn uint8) {
+	m := c.many
+	m.opcodes[slot]++
+	m.ecn[ecn]++
+	if m.opcodes[slot] == 0 || m.ecn[ecn] == 0 {
+		c.wrap(slot, ecn)
+	}
+}
+
+func (c *moreCounts) wrap(slot, ecn uint8) {
+	if c.beyond == nil {
+		c.beyond = new(counts)
+	}
+	if c.many.opcodes[slot] == 0 {
+		c.beyond.opcodes[slot] += 1 << 32
+	}
+	if c.many.ecn[ecn] == 0 {
+		c.beyond.ecn[ecn] += 1 << 32
+	}
 }
 
 // count does what is the same for every packet.
@@ -144,7 +145,7 @@ func (d *direction) counted() (c counts) {
 	for i, n := range m.ecn {
 		c.ecn[i] += int64(n)
 	}
-	if b := m.beyond; b != nil {
+	if b := d.more.beyond; b != nil {
 		for i, n := range b.opcodes {
 			c.opcodes[i] += n
 		}
@@ -167,7 +168,6 @@ type sender struct {
 	messages *deque[message]    // nil: none
 	more     *senderMore        // nil: nothing of it
 
-	ceAtNS       int64 // first CE mark since the last CNP
 	burst        int64 // bytes of the burst that goes on
 	rethBytes    int64
 	outstanding  int32 // the most PSNs that were not acknowledged
@@ -189,8 +189,14 @@ type senderMore struct {
 	pieces tallies     // per piece of a phase, likewise
 	resp   *psnTracker // READ responses have the requester's numbers
 	react  *reaction
-	rare   *Operations // those with opcodes that are not counted one by one: XRC, RD
-	tags   *dataTags   // nil: no VLAN, and one DSCP
+	ceAtNS int64 // first CE mark since the last CNP
+	rare   *senderRare
+}
+
+// senderRare is what few flows of any length need.
+type senderRare struct {
+	operations Operations // those with opcodes that are not counted one by one: XRC, RD
+	tags       dataTags   // zero: no VLAN, and one DSCP
 }
 
 func (t *sender) needMore() *senderMore {
@@ -198,6 +204,22 @@ func (t *sender) needMore() *senderMore {
 		t.more = new(senderMore)
 	}
 	return t.more
+}
+
+func (t *sender) needRare() *senderRare {
+	m := t.needMore()
+	if m.rare == nil {
+		m.rare = new(senderRare)
+	}
+	return m.rare
+}
+
+// tags are those of the data; nil: no VLAN, and one DSCP.
+func (t *sender) tags() *dataTags {
+	if t.more == nil || t.more.rare == nil || t.more.rare.tags.dscp == 0 {
+		return nil
+	}
+	return &t.more.rare.tags
 }
 
 func (t *sender) resp() *psnTracker {
@@ -251,7 +273,7 @@ type answers struct {
 
 // answersMore is what a direction with nothing but acknowledgements does not need.
 type answersMore struct {
-	candidates []candidate
+	candidates *[]candidate
 	naks       *NAKs
 	cnps       *cnpCounts
 }
@@ -290,12 +312,8 @@ type cnpCounts struct {
 
 // mark notes the DSCP and VLAN tag of a packet that are not those of the flow's first.
 func (t *sender) mark(r *record) {
-	m := t.needMore()
-	if m.tags == nil {
-		m.tags = &dataTags{dscp: 1 << t.dscp}
-	}
-	g := m.tags
-	g.dscp |= 1 << (r.tos >> 2)
+	g := &t.needRare().tags
+	g.dscp |= 1<<t.dscp | 1<<(r.tos>>2)
 	if !r.has(flagVLAN) {
 		return
 	}
@@ -429,7 +447,7 @@ func (t *sender) unique() int64 {
 // operations are the messages whose last packet was seen.
 func (d *direction) operations() (o Operations) {
 	if m := d.tx.more; m != nil && m.rare != nil {
-		o = *m.rare
+		o = m.rare.operations
 	}
 	c := d.counted()
 	for slot, n := range c.opcodes {
@@ -469,11 +487,7 @@ var countedOps = func() (t [256]bool) {
 
 // rareOperation counts a packet, seen for the first time, whose opcode has no counter.
 func (t *sender) rareOperation(op roce.Opcode) {
-	m := t.needMore()
-	if m.rare == nil {
-		m.rare = new(Operations)
-	}
-	m.rare.add(op, 1)
+	t.needRare().operations.add(op, 1)
 }
 
 func (d *direction) ackSeen() bool { return d.rx != nil && d.rx.ackSeen }

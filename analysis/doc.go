@@ -21,7 +21,7 @@
 //	lane, direction         a flow's books; join finds who answers whom, cm what handshakes say
 //	  psn, disorder, recovery    sequence numbers, losses, resends
 //	  messages, deque            completion times
-//	  reaction, clock, hist, distributions
+//	  reaction, clock, tally, hist, distributions
 //	finish, flow, series, phases, converge, path, quality    the books become the document
 //	checks*                 verdicts on the finished document
 //	document*, options      what goes in and comes out

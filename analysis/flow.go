@@ -35,10 +35,9 @@ func (r *run) flow(d *direction) Flow {
 		f.HWGoodputBps = ptr(*f.GoodputBps * s)
 	}
 	r.times(&f, d)
-	if t.more == nil || t.more.tags == nil {
+	if g := t.tags(); g == nil {
 		f.DSCP = append(f.DSCP, int(t.dscp))
 	} else {
-		g := t.more.tags
 		for m := g.dscp; m != 0; m &= m - 1 {
 			f.DSCP = append(f.DSCP, bits.TrailingZeros64(m))
 		}

@@ -51,7 +51,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 		unpair(d)
 	}
 	var best *direction
-	if a.more != nil && len(a.more.candidates) > 0 {
+	if len(d.candidates()) > 0 {
 		best = d.narrow(psn, op, positive)
 	} else {
 		// A direction that fits nothing (its data passes elsewhere) must not search a thousand QPs at every packet.
@@ -74,7 +74,7 @@ func (l *lane) answered(d *direction, psn uint32, op roce.Opcode, positive bool)
 	if a.more != nil {
 		a.more.candidates = nil
 	}
-	if c := d.cnps(); c != nil && best.tx.ceAtNS <= c.lastNS { // a CNP has answered that mark before the pair was known
+	if c := d.cnps(); c != nil && best.tx.more != nil && best.tx.more.ceAtNS <= c.lastNS { // a CNP has answered that mark before the pair was known
 		best.tx.flags &^= txMarked
 	}
 	return best
@@ -112,7 +112,7 @@ func (l *lane) search(d *direction, psn uint32, op roce.Opcode, positive bool) *
 		}
 	}
 	if rivals > 0 {
-		d.rx.needMore().candidates = found
+		d.rx.needMore().candidates = &found
 		return nil
 	}
 	return best
@@ -120,7 +120,7 @@ func (l *lane) search(d *direction, psn uint32, op roce.Opcode, positive bool) *
 
 // narrow takes another answer into account and returns the candidate that is left or clearly ahead, or nil.
 func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction {
-	all := d.rx.more.candidates
+	all := *d.rx.more.candidates
 	n := 0
 	for _, c := range all {
 		f := c.d.fits(psn, op, positive)
@@ -132,7 +132,7 @@ func (d *direction) narrow(psn uint32, op roce.Opcode, positive bool) *direction
 		n++
 	}
 	all = all[:n]
-	d.rx.more.candidates = all
+	*d.rx.more.candidates = all
 	switch n {
 	case 0:
 		return nil
@@ -349,10 +349,10 @@ func joinInOrder(data, answers []*direction) {
 
 // candidates are whom d may answer, while that is open.
 func (d *direction) candidates() []candidate {
-	if d.rx.more == nil {
+	if d.rx.more == nil || d.rx.more.candidates == nil {
 		return nil
 	}
-	return d.rx.more.candidates
+	return *d.rx.more.candidates
 }
 
 func (d *direction) bestClaim() int {

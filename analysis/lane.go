@@ -244,7 +244,7 @@ func (l *lane) addData(t *sender, k *psnTracker, r *record, class psnClass, rese
 		c.ce++
 		if t.flags&txMarked == 0 {
 			t.flags |= txMarked
-			t.ceAtNS = ts
+			t.needMore().ceAtNS = ts
 		}
 	case roce.ECT0, roce.ECT1:
 		c.ect++
@@ -267,14 +267,14 @@ func (l *lane) cnp(d *direction, ts int64) {
 	}
 	c.n++
 	c.lastNS = ts
-	l.bin(&c.bins).cnps++
+	l.bin(&c.bins).packets++
 	if l.pieces.cur >= 0 {
-		c.pieces.at(l.pieces.cur).cnps++
+		c.pieces.at(l.pieces.cur).packets++
 	}
 	if p := d.peer; p != nil && p.tx != nil {
 		t := p.tx
 		if t.flags&txMarked != 0 {
-			t.samples.add(sampleDelay, ts-t.ceAtNS)
+			t.samples.add(sampleDelay, ts-t.more.ceAtNS)
 			t.flags &^= txMarked
 		}
 		m := t.needMore()

@@ -48,15 +48,15 @@ func TestRun_memoryOfAFlow(t *testing.T) {
 		a, b := heldBy(t, o, few), heldBy(t, o, many)
 		each := (b - a) / 1024
 		t.Logf("active flows of 1,000 packets, mixed %v: %d KiB for 512, %d KiB for 1536: %d bytes each", mixed, a>>10, b>>10, each)
-		if each > 4096+256 {
+		if each > 4096+64 {
 			t.Errorf("a further active flow holds %d bytes, want at most 4 KiB and a little", each)
 		}
 	}
 	a, b := heldBy(t, o, shortFlows(2_000)), heldBy(t, o, shortFlows(22_000))
 	each := (b - a) / 20_000
 	t.Logf("flows of 12 data packets and 3 answers: %d bytes each", each)
-	if each > 768 {
-		t.Errorf("a further flow with 15 packets, those of its answers among them, holds %d bytes, want at most 768", each)
+	if each > 512 {
+		t.Errorf("a further flow with 15 packets, those of its answers among them, holds %d bytes, want at most 512", each)
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *run) series(flows []*direction, docs []Flow) Series {
 		if d.peer != nil {
 			fs.CNPs = make([]int64, n)
 			for j := range cnps {
-				fs.CNPs[cnps[j].index-first] = int64(cnps[j].cnps)
+				fs.CNPs[cnps[j].index-first] = int64(cnps[j].packets)
 			}
 		}
 		s.Flows = append(s.Flows, fs)

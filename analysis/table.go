@@ -107,11 +107,11 @@ type slab[T any] struct {
 	n      int
 }
 
-// A chunk is what an allocation of 8 KiB has room for. Indices are those of the chunk and within it, side by side: they
+// A chunk is what an allocation of 4 KiB has room for. Indices are those of the chunk and within it, side by side: they
 // ascend, with gaps.
 const (
-	slabBytes = 8192 - 8 // the allocator takes a word
-	slabBits  = 8
+	slabBytes = 4096 - 8 // the allocator takes a word
+	slabBits  = 7
 )
 
 func (s *slab[T]) add() (v *T, index uint32) {

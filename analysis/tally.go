@@ -2,17 +2,16 @@ package analysis
 
 import "slices"
 
-// tally is what one direction did in one bin, or in one piece of a phase.
+// tally is the data of one direction in one bin, or in one piece of a phase; or its CNPs, which are packets, too.
 type tally struct {
-	index                     int32
-	packets, ce, cnps, resent uint32
-	unique, wire              int64
+	index               int32
+	packets, ce, resent uint32
+	unique, wire        int64
 }
 
 func (t *tally) add(o *tally) {
 	t.packets += o.packets
 	t.ce += o.ce
-	t.cnps += o.cnps
 	t.resent += o.resent
 	t.unique += o.unique
 	t.wire += o.wire
@@ -21,7 +20,6 @@ func (t *tally) add(o *tally) {
 func (t *tally) sub(o *tally) {
 	t.packets -= o.packets
 	t.ce -= o.ce
-	t.cnps -= o.cnps
 	t.resent -= o.resent
 	t.unique -= o.unique
 	t.wire -= o.wire
