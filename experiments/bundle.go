@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 	"syscall"
@@ -60,13 +61,14 @@ type ManifestFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-// CreateBundle makes the folder parent/id. An existing folder is an error: runs are never overwritten.
+// CreateBundle makes the folder parent/id. An existing folder is an error: runs are never overwritten. One that holds nothing but
+// the status and the log of a run that has just begun is that run's own.
 func CreateBundle(parent, id string) (*Bundle, error) {
 	dir := filepath.Join(parent, id)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("run folder: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil && !onlyBegun(dir) {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("run folder %s: exists already; give another --out", dir)
 		}
@@ -92,6 +94,16 @@ func GoesOn(dir string) bool {
 	}
 	defer f.Close()
 	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
+func onlyBegun(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != StatusFile && e.Name() != LogFile {
+			return false
+		}
+	}
+	return err == nil && len(entries) > 0
 }
 
 // Event is one line of the timeline, written as it happens.
@@ -160,10 +172,13 @@ func (b *Bundle) Close(state BundleState, reason, version string) (Manifest, err
 	return m, errors.Join(syncErr, closeErr, b.WriteJSON("manifest.json", m))
 }
 
+// notListed are files that go on changing after the manifest is written, or are no part of the result.
+var notListed = []string{"manifest.json", StatusFile, LogFile}
+
 func listFiles(dir string) ([]ManifestFile, error) {
 	var files []ManifestFile
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == "manifest.json" {
+		if err != nil || d.IsDir() || slices.Contains(notListed, d.Name()) {
 			return err
 		}
 		f, err := os.Open(p)

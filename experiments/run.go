@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Runner struct {
 	Dial     func(ctx context.Context, host string) (remote.Host, error)
 	Out      string            // folder that the bundle is made in
 	ID       string            // of the run; "" makes one from the time
+	Folder   string            // name of the run's folder in Out; "" means ID
+	Seed     uint64            // of what the lab draws, for the record
 	Command  []string          // the command line, for the record
 	Sets     map[string]string // --set values, for the record
 	Trial    *Trial            // which part of a sweep this is; nil: none
@@ -77,9 +80,10 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 	if r.ID == "" {
 		r.ID = NewRunID(r.Playbook.Name, time.Now())
 	}
-	if r.bundle, err = CreateBundle(r.Out, r.ID); err != nil {
+	if r.bundle, err = CreateBundle(r.Out, cmp.Or(r.Folder, r.ID)); err != nil {
 		return nil, err
 	}
+	r.bundle.ID = r.ID
 	r.result = &Result{Schema: "pcmlab/result/v1", Run: r.ID, Dir: r.bundle.Dir, Playbook: r.Playbook.Name, Lab: r.Lab.Name,
 		State: StateComplete, TimeScale: plan.Scale, Flows: []FlowResult{}, Checks: []CheckResult{}, Agreement: []CheckResult{},
 		Timing: map[string]TimingRow{}, Warnings: []string{}}
@@ -89,7 +93,7 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 	if runErr != nil {
 		r.result.State, r.result.Reason = StatePartial, runErr.Error()
 		if ctx.Err() != nil {
-			r.result.Reason = "interrupted"
+			r.result.Reason = Interrupted
 			runErr = errors.Join(ctx.Err(), runErr)
 		}
 	}
@@ -164,7 +168,7 @@ func (r *Runner) writeInputs() error {
 		r.bundle.Write("playbook.yaml", r.Playbook.Source),
 		r.bundle.Write("lab.yaml", lab),
 		r.bundle.WriteJSON("plan.json", r.plan),
-		r.bundle.WriteJSON("command.json", map[string]any{"schema": "pcmlab/command/v1", "argv": r.Command, "set": r.Sets, "inputs_sha256": inputs, "build": build.Version()}),
+		r.bundle.WriteJSON("command.json", map[string]any{"schema": "pcmlab/command/v1", "argv": r.Command, "set": r.Sets, "inputs_sha256": inputs, "seed": r.Seed, "build": build.Version()}),
 	)
 }
 
