@@ -23,12 +23,23 @@ type Cell struct {
 // IsSweep says that a playbook is run more than once.
 func (p *Playbook) IsSweep() bool { return p.Matrix != nil || p.Repeat > 1 || p.Warmup > 0 }
 
+// CellCount is how many cells there are.
+func (p *Playbook) CellCount() int {
+	if p.Matrix == nil {
+		return 1
+	}
+	return len(p.Matrix.cells)
+}
+
 // Cells resolves and plans every cell, in the order of the file. The error lists every mistake at its place in the matrix, with its
 // cell.
 func (p *Playbook) Cells(lab *inventory.Lab, backends nicbackends.Registry) ([]Cell, error) {
 	raw := []matrixCell{{at: spec.P("repeat")}}
 	if p.Matrix != nil {
 		raw = p.Matrix.cells
+		if _, err := NewPlan(p, lab, backends); err != nil { // at its own place, not once for each cell
+			return nil, err
+		}
 	}
 	copied := *p.doc
 	doc := &copied
@@ -85,7 +96,7 @@ func (p *Playbook) cell(params []Param, lab *inventory.Lab, backends nicbackends
 	if err != nil {
 		return nil, nil, err
 	}
-	inputs, err := InputsHash(variant, &changed)
+	inputs, err := plan.inputs(variant, &changed)
 	if err != nil {
 		return nil, nil, err
 	}

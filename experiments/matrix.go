@@ -33,6 +33,19 @@ type matrixCell struct {
 	at     spec.Path // of the whole
 }
 
+// Keys are the parameters of its cells, in the order of the file.
+func (m *Matrix) Keys() []string {
+	var out []string
+	for _, c := range m.cells {
+		for _, p := range c.params {
+			if !slices.Contains(out, p.Key) {
+				out = append(out, p.Key)
+			}
+		}
+	}
+	return out
+}
+
 func (c matrixCell) with(key, value string, at spec.Path) matrixCell {
 	c.params = append(slices.Clone(c.params), Param{key, value})
 	c.places = append(slices.Clone(c.places), at)

@@ -132,14 +132,19 @@ func lineDifference(from, to string) []string {
 	return out
 }
 
-// CreateSweep makes the folder of a sweep with its inputs, sweep.json last.
+// CreateSweep makes the folder of a sweep with its inputs as they were given, sweep.json last.
 func CreateSweep(dir string, s *Sweep, playbook, lab []byte) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("sweep folder: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil && !onlyBegun(dir) {
-		return fmt.Errorf("sweep folder %s: %w", dir, err)
+		return fmt.Errorf("sweep folder: %w", err)
 	}
 	s.Dir = dir
-	return errors.Join(writeAtomic(filepath.Join(dir, "playbook.yaml"), playbook), writeAtomic(filepath.Join(dir, "lab.yaml"), lab), s.Save())
+	return s.WriteInputs(playbook, lab)
+}
+
+// WriteInputs keeps the files that a sweep was made of, sweep.json last.
+func (s *Sweep) WriteInputs(playbook, lab []byte) error {
+	return errors.Join(writeAtomic(filepath.Join(s.Dir, "playbook.yaml"), playbook), writeAtomic(filepath.Join(s.Dir, "lab.yaml"), lab), s.Save())
 }

@@ -152,7 +152,7 @@ func (r *Runner) writeInputs() error {
 	if err != nil {
 		return err
 	}
-	inputs, err := InputsHash(r.Playbook, r.Lab)
+	inputs, err := r.plan.inputs(r.Playbook, r.Lab)
 	if err != nil {
 		return err
 	}

@@ -16,19 +16,21 @@ import (
 
 // Sweep is sweep.json: what is to be run. It makes a folder that of a sweep.
 type Sweep struct {
-	Schema   string      `json:"schema"` // pcmlab/sweep/v1
-	ID       string      `json:"id"`
-	Dir      string      `json:"-"` // where it was read
-	Playbook string      `json:"playbook"`
-	Lab      string      `json:"lab"`
-	Created  time.Time   `json:"created"`
-	Seed     uint64      `json:"seed"` // of the order and of what labs draw
-	Shuffled bool        `json:"shuffled"`
-	Repeat   int         `json:"repeat"`
-	Warmup   int         `json:"warmup"`
-	BudgetNS int64       `json:"budget_ns"` // 0: none
-	Cells    []SweepCell `json:"cells"`     // in the order of the file
-	Trials   []Trial     `json:"trials"`    // in the order in which they are run
+	Schema   string    `json:"schema"` // pcmlab/sweep/v1
+	ID       string    `json:"id"`
+	Dir      string    `json:"-"` // where it was read
+	Playbook string    `json:"playbook"`
+	Lab      string    `json:"lab"`
+	Created  time.Time `json:"created"`
+	Seed     uint64    `json:"seed"` // of the order and of what labs draw
+	Shuffled bool      `json:"shuffled"`
+	Repeat   int       `json:"repeat"`
+	// RepeatFlag is --repeat, 0 when the playbook said how often.
+	RepeatFlag int         `json:"repeat_flag"`
+	Warmup     int         `json:"warmup"`
+	BudgetNS   int64       `json:"budget_ns"` // 0: none
+	Cells      []SweepCell `json:"cells"`     // in the order of the file
+	Trials     []Trial     `json:"trials"`    // in the order in which they are run
 
 	Thresholds   []Param           `json:"thresholds"` // score and limit, as the playbook has them
 	PlaybookFile string            `json:"playbook_file"`
@@ -219,6 +221,9 @@ func shown(s string) string {
 	}
 	return s
 }
+
+// OrderName is shuffled or listed.
+func (s *Sweep) OrderName() string { return orderName(s.Shuffled) }
 
 func orderName(shuffled bool) string {
 	if shuffled {

@@ -243,6 +243,20 @@ func InputsHash(p *Playbook, lab *inventory.Lab) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// inputs is InputsHash together with the programs that the lab's NICs run: their files may change while their names stay.
+func (p *Plan) inputs(book *Playbook, lab *inventory.Lab) (string, error) {
+	hash, err := InputsHash(book, lab)
+	if err != nil || len(p.Handlers) == 0 {
+		return hash, err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, hash)
+	for _, x := range p.Handlers {
+		fmt.Fprintln(h, x.Host, x.Name, x.Hash)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 // canonical is what decides a run of the playbook, the same for any order of its keys.
 func (p *Playbook) canonical() ([]byte, error) {
 	f, err := copyFile(&p.file)
