@@ -33,13 +33,13 @@ func isUp(l *inventory.Lab) bool {
 }
 
 // raise brings up a lab for one run. It dies with this process unless keep is set.
-func (e *env) raise(ctx context.Context, lab *inventory.Lab, keep bool, show *progressView) (*vlab.Instance, func() error, error) {
-	show.step("raising virtual lab %s: %d hosts, time scale %g", lab.Name, len(lab.Hosts), lab.Scale().Factor())
-	inst, err := vlab.Up(ctx, lab, vlab.Options{Ephemeral: !keep, Progress: func(s vlab.Step) { e.log.Info("lab", "step", s.What, "after", s.At) }})
+func (e *env) raise(ctx context.Context, lab *inventory.Lab, keep bool, seed uint64, step func(string, ...any)) (*vlab.Instance, func() error, error) {
+	step("raising virtual lab %s: %d hosts, time scale %g", lab.Name, len(lab.Hosts), lab.Scale().Factor())
+	inst, err := vlab.Up(ctx, lab, vlab.Options{Ephemeral: !keep, Seed: seed, Progress: func(s vlab.Step) { e.log.Info("lab", "step", s.What, "after", s.At) }})
 	if err != nil {
 		return nil, nil, err
 	}
-	show.step("lab %s is up", inst.ID)
+	step("lab %s is up", inst.ID)
 	down := func() error {
 		if keep {
 			fmt.Fprintf(e.stderr, "lab %s stays up; 'pcmlab lab down %s' removes it\n", inst.ID, inst.ID)
@@ -72,11 +72,11 @@ func newLabUp(e *env) *cobra.Command {
 			if err != nil {
 				return &codedError{exitUsage, err}
 			}
-			settings, _, err := parseSets(sets)
+			settings, err := parseSets(sets)
 			if err != nil {
 				return err
 			}
-			if err := inventory.OverrideAll(lab, settings); err != nil {
+			if err := inventory.OverrideAll(lab, labSettings(settings)); err != nil {
 				return &codedError{exitUsage, err}
 			}
 			if lab.Virtual == nil {

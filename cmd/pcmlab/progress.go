@@ -30,22 +30,28 @@ func (e *env) newProgress(p *experiments.Playbook) *progressView {
 		v.phases[ph.Name] = ph.For
 	}
 	if e.terminal && !e.quiet {
-		w := progress.NewWriter()
-		w.SetOutputWriter(e.stderr)
-		w.SetUpdateFrequency(100 * time.Millisecond)
-		w.SetTrackerLength(28)
-		w.SetMessageLength(36)
-		w.SetAutoStop(false)
-		style := progress.StyleDefault
-		if e.colour {
-			style.Colors = progress.StyleColorsExample
-		}
-		style.Visibility = progress.StyleVisibility{Percentage: true, Time: true, Tracker: true, TrackerOverall: false}
-		w.SetStyle(style)
+		w := e.newBars()
 		go w.Render()
 		v.bars = w
 	}
 	return v
+}
+
+// newBars is an empty set of progress bars on standard error.
+func (e *env) newBars() progress.Writer {
+	w := progress.NewWriter()
+	w.SetOutputWriter(e.stderr)
+	w.SetUpdateFrequency(100 * time.Millisecond)
+	w.SetTrackerLength(28)
+	w.SetMessageLength(36)
+	w.SetAutoStop(false)
+	style := progress.StyleDefault
+	if e.colour {
+		style.Colors = progress.StyleColorsExample
+	}
+	style.Visibility = progress.StyleVisibility{Percentage: true, Time: true, Tracker: true, TrackerOverall: false}
+	w.SetStyle(style)
+	return w
 }
 
 // step says what is going on.
@@ -124,12 +130,17 @@ func (v *progressView) stop() {
 	v.once.Do(func() {
 		close(v.ends)
 		if v.bars != nil {
-			v.bars.Stop()
-			for v.bars.IsRenderInProgress() {
-				<-time.After(10 * time.Millisecond)
-			}
+			stopBars(v.bars)
 		}
 	})
+}
+
+// stopBars waits until the last state is drawn.
+func stopBars(w progress.Writer) {
+	w.Stop()
+	for w.IsRenderInProgress() {
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 func mustGetwd() string {

@@ -57,7 +57,7 @@ func newRoot(e *env) *cobra.Command {
 		return usagef("%w\nrun '%s --help' for its flags", err, c.CommandPath())
 	})
 	root.CompletionOptions.DisableDefaultCmd = false
-	root.AddCommand(newRunCommand(e), newValidateCommand(e), newPlanCommand(e), newAnalyzeCommand(e), newReportCommand(e), newRunsCommand(e),
+	root.AddCommand(newRunCommand(e), newValidateCommand(e), newPlanCommand(e), newStatusCommand(e), newStopCommand(e), newAnalyzeCommand(e), newReportCommand(e), newRunsCommand(e),
 		newLabCommand(e), newCleanupCommand(e), newConfigCommand(e), newVersionCommand(e))
 	root.AddCommand(linuxVerbs(e)...)
 	root.AddCommand(helpTopics(e)...)

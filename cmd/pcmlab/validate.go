@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +67,11 @@ func validateFile(path string) (what string, err error) {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("playbook %s, %d flows, %d phases", p.Name, len(p.Flows), len(p.Phases)), nil
+		what := fmt.Sprintf("playbook %s, %d flows, %d phases", p.Name, len(p.Flows), len(p.Phases))
+		if p.IsSweep() {
+			what += fmt.Sprintf(", a sweep of %d cells, %d runs each", p.CellCount(), p.Repeat+p.Warmup)
+		}
+		return what, nil
 	}
 	l, err := inventory.Parse(path, data)
 	if err != nil {
@@ -93,84 +96,4 @@ func kindOf(path string) string {
 		}
 	}
 	return ""
-}
-
-func newPlanCommand(e *env) *cobra.Command {
-	var lab, output string
-	var sets []string
-	cmd := &cobra.Command{
-		Use:     "plan PLAYBOOK -i LAB",
-		Short:   "Print exactly what a run would do, touching nothing",
-		Example: "  pcmlab plan playbooks/incast-3to1.yaml -i labs/virtual-4.yaml",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := checkOutput(output, "table", "json"); err != nil {
-				return err
-			}
-			p, l, _, err := loadBoth(args[0], lab, sets)
-			if err != nil {
-				return err
-			}
-			plan, err := experiments.NewPlan(p, l, backends())
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				return writeJSON(e.stdout, plan)
-			}
-			return e.printPlan(plan)
-		},
-	}
-	cmd.Flags().StringVarP(&lab, "inventory", "i", "", "lab file, or the name of a virtual lab that is up")
-	cmd.Flags().StringArrayVar(&sets, "set", nil, "change a value, as in run")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.MarkFlagRequired("inventory")
-	return cmd
-}
-
-func (e *env) printPlan(p *experiments.Plan) error {
-	t := e.newTable("host", "reached at", "takes part by")
-	for _, h := range p.Hosts {
-		t.row(h.Name, h.Address, strings.Join(h.Parts, "\n"))
-	}
-	if err := t.print(); err != nil {
-		return err
-	}
-	t = e.newTable("flow", "from", "to", "TCP port", "starts", "lasts")
-	for _, f := range p.Flows {
-		t.row(f.Name, f.From, f.To, fmt.Sprint(f.Port), f.Begin.String(), f.Duration.String())
-	}
-	if err := t.print(); err != nil {
-		return err
-	}
-	t = e.newTable("phase", "starts", "lasts", "flows", "measured")
-	for _, ph := range p.Phases {
-		t.row(ph.Name, ph.Begin.String(), ph.For.String(), strings.Join(ph.Flows, " "),
-			fmt.Sprintf("%v to %v", ph.TrimStart, ph.For-ph.TrimEnd))
-	}
-	if err := t.print(); err != nil {
-		return err
-	}
-	fmt.Fprintln(e.stdout, "commands, each under a guard on its host:")
-	for _, c := range p.Captures {
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", c.Host, strings.Join(c.Command, " "))
-	}
-	for _, f := range p.Flows {
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.To, strings.Join(f.Server, " "))
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.From, strings.Join(f.Client, " "))
-	}
-	for _, c := range p.Checks {
-		if c.Skip != "" {
-			fmt.Fprintf(e.stdout, "check %q will be skipped: %s\n", c.Name, c.Skip)
-		}
-	}
-	for _, n := range p.Notes {
-		fmt.Fprintln(e.stdout, "note:", n)
-	}
-	fmt.Fprintf(e.stdout, "phases take %v", p.Duration)
-	if p.Scale != 1 {
-		fmt.Fprintf(e.stdout, " (%v of hardware time at scale %g)", time.Duration(float64(p.Duration)/p.Scale), p.Scale)
-	}
-	fmt.Fprintln(e.stdout)
-	return nil
 }
