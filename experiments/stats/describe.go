@@ -7,7 +7,6 @@ import (
 
 	moremath "github.com/aclements/go-moremath/stats"
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Description is one sample in figures. What the sample is too small for is nil.
@@ -28,11 +27,24 @@ type Description struct {
 // and 9 it may cover as little as 91 %.
 const MedianIntervalFrom = 5
 
-// resamples of the bootstrap. The ends of the interval then lie on the 25th smallest and largest.
-const resamples = 999
+// resamples of the bootstrap. The ends of the interval then lie on the 15th smallest and largest.
+const resamples = 599
 
 // Describe gives the figures of a sample. The seed is that of the bootstrap: the same seed and values give the same interval.
 func Describe(x []float64, seed uint64) Description {
+	d := Figures(x)
+	switch {
+	case len(x) < MedianIntervalFrom:
+	case *d.Min == *d.Max:
+		d.MedianCI = &Interval{*d.Median, *d.Median}
+	default:
+		d.MedianCI = medianInterval(sorted(x), *d.SD, seed)
+	}
+	return d
+}
+
+// Figures is Describe without the interval of the median, which takes most of the time.
+func Figures(x []float64) Description {
 	d := Description{N: len(x), Outliers: Outliers(x)}
 	if len(x) == 0 {
 		return d
@@ -46,9 +58,6 @@ func Describe(x []float64, seed uint64) Description {
 		return d
 	}
 	d.SD, d.MeanCI = &sd, &interval
-	if len(x) >= MedianIntervalFrom {
-		d.MedianCI = medianInterval(s, sd, seed)
-	}
 	return d
 }
 
@@ -57,7 +66,7 @@ func meanInterval(x []float64) (mean, sd float64, ci Interval) {
 	n := float64(len(x))
 	mean, sd = stat.MeanStdDev(x, nil)
 	if len(x) > 1 {
-		half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile((1+Confidence)/2) * stat.StdErr(sd, n)
+		half := studentsT(len(x)-1, (1+Confidence)/2) * stat.StdErr(sd, n)
 		ci = Interval{mean - half, mean + half}
 	}
 	return mean, sd, ci
@@ -80,13 +89,31 @@ func medianInterval(s []float64, sd float64, seed uint64) *Interval {
 				resample[j] += h * r.NormFloat64()
 			}
 		}
-		slices.Sort(resample)
+		sortShort(resample)
 		medians[i] = (resample[(len(s)-1)/2] + resample[len(s)/2]) / 2
 	}
 	slices.Sort(medians)
 	tail := int(math.Round((1 - Confidence) / 2 * (resamples + 1)))
 	return &Interval{medians[tail-1], medians[resamples-tail]}
 }
+
+// sortShort sorts few numbers, none of them NaN, in half the time of slices.Sort: most of a comparison is spent here.
+func sortShort(x []float64) {
+	if len(x) > 24 {
+		slices.Sort(x)
+		return
+	}
+	for i := 1; i < len(x); i++ {
+		v, j := x[i], i
+		for ; j > 0 && x[j-1] > v; j-- {
+			x[j] = x[j-1]
+		}
+		x[j] = v
+	}
+}
+
+// Median of a sample that is not empty.
+func Median(x []float64) float64 { return quantile(sorted(x), 0.5) }
 
 // Outliers are the indexes of values farther from the median than 3.5 robust standard deviations: Iglewicz and Hoaglin's
 // modified z-score on the median absolute deviation or, where most values are equal, on the mean one.

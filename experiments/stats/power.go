@@ -3,6 +3,7 @@ package stats
 import (
 	"math"
 	"sort"
+	"sync"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -25,7 +26,7 @@ func RepeatsToDetect(sd, shift, limit, alpha float64) (n int, ok bool) {
 		if se == 0 {
 			return 1
 		}
-		critical := studentsT(n).Quantile(1-alpha/2) * se
+		critical := studentsT(int(2*n)-2, 1-alpha/2) * se
 		return distuv.UnitNormal.CDF((shift - math.Max(limit, critical)) / se)
 	})
 }
@@ -37,7 +38,7 @@ func RepeatsToRuleOut(sd, shift, limit float64) (n int, ok bool) {
 		if se == 0 {
 			return 1
 		}
-		room := limit - studentsT(n).Quantile((1+Confidence)/2)*se
+		room := limit - studentsT(int(2*n)-2, (1+Confidence)/2)*se
 		if room <= 0 {
 			return 0
 		}
@@ -45,16 +46,34 @@ func RepeatsToRuleOut(sd, shift, limit float64) (n int, ok bool) {
 	})
 }
 
-func studentsT(n float64) distuv.StudentsT { return distuv.StudentsT{Sigma: 1, Nu: 2*n - 2} }
+var quantiles sync.Map // of studentsT: gonum finds them by iteration, and the same ones are asked for thousands of times
+
+// studentsT is the quantile q of Student's t.
+func studentsT(freedom int, q float64) float64 {
+	key := [2]float64{float64(freedom), q}
+	if v, ok := quantiles.Load(key); ok {
+		return v.(float64)
+	}
+	v := distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile(q)
+	quantiles.Store(key, v)
+	return v
+}
 
 // least n whose chance reaches Power, and at which the exact test can reach alpha at all.
 func least(alpha float64, chance func(n float64) float64) (int, bool) {
-	from := 2
-	for logChoose(2*from, from)+math.Log(alpha/2) < 0 {
-		from++
-	}
-	n := from + sort.Search(MaxRepeats-from+1, func(i int) bool { return chance(float64(from+i)) >= Power })
+	from := LeastRepeats(alpha)
+	n := from + sort.Search(max(0, MaxRepeats-from+1), func(i int) bool { return chance(float64(from+i)) >= Power })
 	return n, n <= MaxRepeats
+}
+
+// LeastRepeats is how many values each side needs for the exact test to reach alpha: 2 of all ways to label them are as
+// extreme as samples that are apart.
+func LeastRepeats(alpha float64) int {
+	n := 2
+	for logChoose(2*n, n)+math.Log(alpha/2) < 0 {
+		n++
+	}
+	return n
 }
 
 func logChoose(n, k int) float64 {
