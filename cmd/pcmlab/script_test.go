@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("REPO", root)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "mkruns": mkruns},
 	})
 }
 
