@@ -26,6 +26,8 @@ type Options struct {
 	All           bool
 	Seed          uint64
 	Before, After string // what the sides are called; "" means before and after
+
+	noIntervals bool // of medians: thousands of comparisons in tests, none of whose verdicts needs them
 }
 
 // Compare says cell by cell and score by score what changed.
@@ -45,7 +47,7 @@ func Compare(before, after []Group, o Options) *Report {
 		}
 		r.Cells = append(r.Cells, c)
 	}
-	r.measure(o.All)
+	r.measure(&o)
 	r.correct()
 	for i := range r.Cells {
 		r.Cells[i].judge(r)
@@ -158,7 +160,7 @@ func lineRate(c *Cell) *float64 {
 }
 
 // measure describes and compares the samples of all scores, on all cores.
-func (r *Report) measure(all bool) {
+func (r *Report) measure(o *Options) {
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range r.Cells {
@@ -166,7 +168,7 @@ func (r *Report) measure(all bool) {
 			s := &r.Cells[i].Scores[j]
 			seed := seedOf(r.Seed, r.Cells[i].Name, s.Score)
 			work.Go(func() error {
-				s.measure(seed, all)
+				s.measure(seed, !o.noIntervals && (s.Judged || o.All))
 				return nil
 			})
 		}
@@ -182,7 +184,7 @@ func seedOf(seed uint64, parts ...string) uint64 {
 }
 
 func (s *ScoreChange) measure(seed uint64, interval bool) {
-	if s.Judged || interval {
+	if interval {
 		s.Before, s.After = stats.Describe(s.before.values, seed), stats.Describe(s.after.values, seed+1)
 	} else {
 		s.Before, s.After = stats.Figures(s.before.values), stats.Figures(s.after.values)

@@ -57,7 +57,7 @@ func compareScore(t *testing.T, score string, before, after []float64, threshold
 		t.Fatal(err)
 	}
 	r := Compare([]Group{runsOf("before", len(before), map[string][]float64{score: before})}, []Group{runsOf("after", len(after), map[string][]float64{score: after})},
-		Options{Thresholds: parsed, Seed: 1})
+		Options{Thresholds: parsed, noIntervals: true})
 	if len(r.Cells) != 1 || len(r.Cells[0].Scores) != 1 {
 		t.Fatalf("%d cells: %+v", len(r.Cells), r.Cells)
 	}
@@ -183,13 +183,13 @@ func TestCompare_atTheNoiseOfTheVirtualLab(t *testing.T) {
 		judged := func(n ScoreName) bool { return thresholdOf(thresholds, n) != nil } // the others can turn nothing red
 		r, alarms := rand.New(rand.NewPCG(2, 2)), 0
 		for range alarmDraws {
-			if Compare([]Group{draw(r, b, "before", 10, judged, unchanged)}, []Group{draw(r, b, "after", 10, judged, unchanged)}, Options{Thresholds: thresholds}).Verdict == Worse {
+			if Compare([]Group{draw(r, b, "before", 10, judged, unchanged)}, []Group{draw(r, b, "after", 10, judged, unchanged)}, Options{Thresholds: thresholds, noIntervals: true}).Verdict == Worse {
 				alarms++
 			}
 		}
 		found := 0
 		for range lossDraws {
-			report := Compare([]Group{draw(r, b, "before", 10, judged, unchanged)}, []Group{draw(r, b, "after", 10, judged, slower)}, Options{Thresholds: thresholds})
+			report := Compare([]Group{draw(r, b, "before", 10, judged, unchanged)}, []Group{draw(r, b, "after", 10, judged, slower)}, Options{Thresholds: thresholds, noIntervals: true})
 			if slices.ContainsFunc(report.Cells[0].Scores, func(s ScoreChange) bool { return s.Verdict == Worse && s.Metric == "goodput" }) {
 				found++
 			}
@@ -229,7 +229,7 @@ func TestCompare_falseAlarmsWithoutThresholds(t *testing.T) {
 			}
 			return []Group{runsOf(name, 10, x)}
 		}
-		o := Options{Thresholds: thresholds}
+		o := Options{Thresholds: thresholds, noIntervals: true}
 		report := Compare(side("before"), side("after"), o)
 		if report.Verdict == Worse {
 			alarms++
