@@ -68,6 +68,13 @@ var laws = []law{
 		out:  map[string]string{"cwnd": "CWND", "rtt_est": "RTT_EST", "t_last_dec": "T_LAST_DEC", "retx": "RETX"},
 	},
 	{
+		file: "swift.json", handler: "swift_divide",
+		only: profiles("P100", "HTSIM"), set: swiftConstants,
+		init: map[string]string{"cwnd": "CWND", "rtt_est": "RTT_EST", "t_last_dec": "T_LAST_DEC", "retx": "RETX"},
+		in:   map[string]pcm.Source{"rtt": pcm.RTT, "ack_bytes": pcm.DataTX, "nack": pcm.NACK, "rto": pcm.RTO},
+		out:  map[string]string{"cwnd": "CWND", "rtt_est": "RTT_EST", "t_last_dec": "T_LAST_DEC", "retx": "RETX"},
+	},
+	{
 		file: "swift.json", handler: "swift_uccl",
 		only: profiles("UCCL"),
 		init: map[string]string{"cwnd": "CWND", "rtt_est": "RTT_EST"},

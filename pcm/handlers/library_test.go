@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,5 +65,30 @@ func TestLibrary_isTheSameFromAnywhere(t *testing.T) {
 	}
 	if a != b {
 		t.Errorf("%s in the program, %s on disk", a, b)
+	}
+}
+
+// TestLibrary_knowsEveryUnitOfTime: what is a time in a package follows the deployment's unit.
+func TestLibrary_knowsEveryUnitOfTime(t *testing.T) {
+	for unit, us := range map[string]int64{"ps": 1_000_000, "ns": 1000, "tick": 10} {
+		text := strings.NewReplacer("time_unit: ns", "time_unit: "+unit, "14023", fmt.Sprint(14_023*us/1000), "24540", fmt.Sprint(24_540*us/1000)).Replace(string(FabricFile()))
+		fabric, err := pcm.ParseFabric("fabric.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range Names() {
+			p, err := Load(name, pcm.Deployment{Fabric: fabric})
+			if err != nil {
+				t.Errorf("in %s: %v", unit, err)
+				continue
+			}
+			for object, ns := range map[string]int64{"ALPHA_TIMER": 55_000, "FAST_DELAY": 1000, "GAP": 10_000, "MIN_RTT_WINDOW": 10_000_000_000, "SECOND": 1_000_000_000} {
+				for _, c := range p.Constants {
+					if c.Name == object && c.Value.String() != fmt.Sprint(ns*us/1000) {
+						t.Errorf("in %s: %s of %s is %s", unit, object, name, c.Value)
+					}
+				}
+			}
+		}
 	}
 }

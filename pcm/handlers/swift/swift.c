@@ -1,4 +1,8 @@
-/* Swift (Kumar et al., SIGCOMM 2020, algorithm 1), in the order of events of the htsim simulator. */
+/*
+ * Swift (Kumar et al., SIGCOMM 2020, algorithm 1), in the order of events of the htsim simulator. Nothing is divided in fractions:
+ * an inverse square root and a reciprocal, which only multiply, take the places of the law's divisions, for cores whose divide is
+ * slow (ALGORITHMS.md, C.4). swift_divide has the law as it is written.
+ */
 #include "pcmh.h"
 #include "pcm_arith.h"
 #include "swift.h"
@@ -6,7 +10,7 @@
 /* The delay that is aimed at: fixed, plus what flow scaling adds for small windows. */
 static inline pcm_frac target_delay(pcm_uint cwnd)
 {
-	pcm_frac packets = INT_DIV ? frac_of_uint(cwnd / MSS) : frac_div(frac_of_uint(cwnd), FRAC(MSS));
+	pcm_frac packets = INT_DIV ? frac_of_uint(cwnd / MSS) : frac_mul(frac_of_uint(cwnd), FRAC(1.0 / MSS));
 	pcm_frac scaling = FRAC(FS_RANGE);
 
 	if (cwnd == 0)
@@ -16,9 +20,11 @@ static inline pcm_frac target_delay(pcm_uint cwnd)
 	return FIXED_TARGET + scaling;
 }
 
-static inline pcm_uint shrunk(pcm_uint cwnd, pcm_frac factor)
+/* What a delay beyond the target leaves of the window. Both are made small first, or the reciprocal would have few bits. */
+static inline pcm_frac share_left(pcm_frac delay, pcm_frac target)
 {
-	return frac_to_uint(frac_mul(frac_of_uint(cwnd), factor));
+	pcm_frac ratio = frac_mul(target / NEAR_BASE, frac_recip(delay / NEAR_BASE));
+	return MAX(FRAC(1) - BETA + frac_mul(BETA, ratio), FRAC(1) - MAX_MDF);
 }
 
 int algorithm_main()
@@ -34,13 +40,13 @@ int algorithm_main()
 	if (fired & NACK) {
 		set_var_uint(RETX, 0);
 		if (can_decrease)
-			cwnd = shrunk(cwnd, FRAC(1) - MAX_MDF);
+			cwnd = frac_scale(cwnd, FRAC(1) - MAX_MDF);
 	} else if (fired & RTO) {
 		set_var_uint(RETX, get_var_uint(RETX) + 1);
 		if (get_var_uint(RETX) >= RETX_RESET)
 			cwnd = MIN_CWND;
 		else if (can_decrease)
-			cwnd = shrunk(cwnd, FRAC(1) - MAX_MDF);
+			cwnd = frac_scale(cwnd, FRAC(1) - MAX_MDF);
 	} else {
 		pcm_frac delay = frac_of_uint(rtt), target = target_delay(cwnd);
 
@@ -48,7 +54,7 @@ int algorithm_main()
 		if (delay < target)
 			cwnd += cwnd < MSS ? AI * acked : AI * MSS * acked / cwnd;
 		else if (can_decrease)
-			cwnd = shrunk(cwnd, MAX(FRAC(1) - frac_mul(BETA, frac_div(delay - target, delay)), FRAC(1) - MAX_MDF));
+			cwnd = frac_scale(cwnd, share_left(delay, target));
 	}
 
 	cwnd = MIN(MAX(cwnd, (pcm_uint)MIN_CWND), (pcm_uint)MAX_CWND);
