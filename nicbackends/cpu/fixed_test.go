@@ -215,7 +215,7 @@ func TestFixed_isExactHoweverBuilt(t *testing.T) {
 				}
 				return v
 			}
-			for range 3_000 {
+			for range 1_000 {
 				x, y := word(), word()
 				bx, by := big.NewInt(x), big.NewInt(y)
 				check := func(op int, what string, want *big.Int) {
