@@ -110,15 +110,15 @@ func TestShapesOfChange(t *testing.T) {
 	}
 }
 
-// noise are the runs of playbooks/incast-3to1.yaml with phases of 2 s on labs/virtual-4.yaml that were complete, measured on
-// a machine of two cores that did other work besides.
-func noise(t testing.TB) *Baseline {
+// noise are complete runs of playbooks/incast-3to1.yaml with phases of 2 s on labs/virtual-4.yaml, on a machine of two cores:
+// virtual-4-noise began when it had little else to do, virtual-4-busy ran beside 2 to 20 other processes.
+func noise(t testing.TB, name string) *Baseline {
 	t.Helper()
-	b, err := LoadBaseline("testdata/virtual-4-noise.json")
+	b, err := LoadBaseline("testdata/" + name + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Cells) != 1 || len(b.Cells[0].Runs) < 15 {
+	if len(b.Cells) != 1 || len(b.Cells[0].Runs) < 10 {
 		t.Fatalf("%d cells", len(b.Cells))
 	}
 	return b
@@ -160,11 +160,10 @@ func everything(ScoreName) bool { return true }
 
 func unchanged(_ ScoreName, v float64) float64 { return v }
 
-// At the noise of the lab on a busy machine, with ten repeats a side: no false alarm in 95 of 100 comparisons with nothing
-// changed, a loss of 3 % of all goodput found in 90 of 100 where goodput is what is judged. With all default scores judged
-// it has to be more significant, and is found a little less often.
+// At the noise of the lab, with ten repeats a side: no false alarm in 95 of 100 comparisons with nothing changed, a loss of
+// 3 % of all goodput found in 90 of 100. Beside other work the noise is twice that: then goodput has to be what is judged,
+// for among all default scores it would have to be more significant.
 func TestCompare_atTheNoiseOfTheVirtualLab(t *testing.T) {
-	b := noise(t)
 	slower := func(n ScoreName, v float64) float64 {
 		if n.Metric == "goodput" || n.Metric == "utilisation" {
 			return 0.97 * v
@@ -172,10 +171,11 @@ func TestCompare_atTheNoiseOfTheVirtualLab(t *testing.T) {
 		return v
 	}
 	for _, row := range []struct {
-		threshold string
-		least     float64 // share of draws in which the loss is found
-	}{{"goodput: 2%", 0.90}, {Default, 0.78}} {
-		const alarmDraws, lossDraws = 400, 200
+		lab, threshold string
+		least          float64 // share of draws in which the loss is found
+	}{{"virtual-4-noise", Default, 0.90}, {"virtual-4-busy", "goodput: 2%", 0.90}, {"virtual-4-busy", Default, 0.75}} {
+		b := noise(t, row.lab)
+		const alarmDraws, lossDraws = 200, 100
 		thresholds, err := ParseThresholds([]string{row.threshold})
 		if err != nil {
 			t.Fatal(err)
@@ -194,12 +194,12 @@ func TestCompare_atTheNoiseOfTheVirtualLab(t *testing.T) {
 				found++
 			}
 		}
-		t.Logf("%s: nothing changed: %d of %d called worse; 3 %% of goodput lost: found in %d of %d", row.threshold, alarms, alarmDraws, found, lossDraws)
+		t.Logf("%s, %s: nothing changed: %d of %d called worse; 3 %% of goodput lost: found in %d of %d", row.lab, row.threshold, alarms, alarmDraws, found, lossDraws)
 		if alarms > alarmDraws/20 {
-			t.Errorf("%s: nothing changed: %d of %d comparisons called worse, want at most 5 %%", row.threshold, alarms, alarmDraws)
+			t.Errorf("%s, %s: nothing changed: %d of %d comparisons called worse, want at most 5 %%", row.lab, row.threshold, alarms, alarmDraws)
 		}
 		if share := float64(found) / lossDraws; share < row.least {
-			t.Errorf("%s: a loss of 3 %% found in %d of %d draws, want %.0f %%", row.threshold, found, lossDraws, 100*row.least)
+			t.Errorf("%s, %s: a loss of 3 %% found in %d of %d draws, want %.0f %%", row.lab, row.threshold, found, lossDraws, 100*row.least)
 		}
 	}
 }
