@@ -59,6 +59,21 @@ func TestMatrix_cells(t *testing.T) {
 	}
 }
 
+// Three senders by four sizes by two switches of DCQCN, less two.
+func TestMatrix_counts(t *testing.T) {
+	text := strings.Replace(goodPlaybook, "  b: {from: h2, to: r1}\n", "  b: {from: h2, to: r1}\n  c: {from: h3, to: r1}\n", 1)
+	text = strings.Replace(strings.Replace(text, "[h1, h2]", "[h1, h2, h3]", 1), "start: b", "start: [b, c]", 1)
+	p := mustParse(t, text+"matrix: {vary: {senders: [1, 2, 3], traffic.size: [4KiB, 16KiB, 64KiB, 1MiB], nic.dcqcn: [on, off]}, "+
+		"exclude: [{senders: 1, traffic.size: 4KiB}]}\n")
+	ids := map[string]bool{}
+	for _, c := range p.Matrix.cells {
+		ids[CellID(c.params)] = true
+	}
+	if p.CellCount() != 22 || len(ids) != 22 {
+		t.Errorf("%d cells with %d ids, want 22", p.CellCount(), len(ids))
+	}
+}
+
 func TestMatrix_mistakes(t *testing.T) {
 	for _, c := range []struct{ name, matrix, at, want, why string }{
 		{"unknown_key", "vary: {traffic.sise: [1]}", "x.yaml:16:32", `did you mean "traffic.size"`, "a typo"},
