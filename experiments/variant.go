@@ -37,6 +37,9 @@ func CheckKey(key string) error {
 	case root == "repeat" || root == "warmup" || root == "matrix" || root == "thresholds":
 		return fmt.Errorf("%q says how a sweep is made and is no parameter of its cells", key)
 	}
+	if root == "handler" {
+		return errors.New(`unknown key (did you mean "nic.handler"?)`)
+	}
 	known := []string{SendersKey, "seed", "traffic.size", "traffic.qps", "traffic.tx_depth", "phases.PHASE.for", "measure.bin"}
 	return fmt.Errorf("unknown key (%s)", spec.Suggest(key, append(known, inventory.OverrideKeys()...)))
 }

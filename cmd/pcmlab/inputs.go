@@ -118,7 +118,7 @@ func resolve(p *experiments.Playbook, lab *inventory.Lab) ([]experiments.Cell, e
 	said := map[string]bool{}
 	for _, c := range cells {
 		for _, param := range c.Params {
-			if inventory.IsOverride(param.Key) && !said[param.Key] {
+			if (inventory.IsOverride(param.Key) || param.Key == "seed") && !said[param.Key] { // a lab that is up draws as it was raised
 				said[param.Key] = true
 				errs = append(errs, checkLive(lab, []experiments.Param{param}, p.File+": matrix: ")...)
 			}
