@@ -126,7 +126,7 @@ func TestVerdicts(t *testing.T) {
 		{"of_line", "1 Mb/s is 0.2 % of 500 Mb/s", "goodput()", around(100e6, 1e5, 10), around(99e6, 1e5, 10), []string{"goodput: 0.3% of line"}, Same, "within"},
 		{"absolute", "100 us more", "rtt_p99()", around(1e6, 1e3, 10), around(1.1e6, 1e3, 10), []string{"rtt_p99: 50us"}, Worse, "+10 %"},
 		{"lower_is_better", "times improve downwards", "rtt_p99()", around(1e6, 1e3, 10), around(0.5e6, 1e3, 10), nil, Better, "-50 %"},
-		{"neither", "more marks are neither", "cnps()", around(100, 1, 10), around(300, 1, 10), nil, Changed, "+2e+02 %"},
+		{"neither", "more marks are neither", "cnps()", around(100, 1, 10), around(300, 1, 10), nil, Changed, "+200 %"},
 		{"neither_with_threshold", "a threshold makes any change a bad one", "cnps()", around(300, 1, 10), around(100, 1, 10), []string{"cnps: 10%"}, Worse, "-67 %"},
 		{"neither_with_direction", "said to be better when lower", "cnps()", around(300, 1, 10), around(100, 1, 10), []string{"cnps: 10%, lower is better"}, Better, "-67 %"},
 		{"three_repeats", "apart, and yet too few to tell", "goodput()", around(100e6, 1e5, 3), around(90e6, 1e5, 3), nil, Insufficient, "1 more repeat would do to show it"},

@@ -71,6 +71,9 @@ func percent(share float64) string {
 	if math.Abs(share) < 5e-6 {
 		return "0"
 	}
+	if math.Abs(share) >= 0.995 {
+		return fmt.Sprintf("%+.0f", 100*share)
+	}
 	return fmt.Sprintf("%+.2g", 100*share)
 }
 
