@@ -1,4 +1,4 @@
-// pcmlab-nic runs what loads compiled handlers into its own process: the software NIC. It is dynamically linked for that, so
+// pcmlab-nic runs what loads compiled handlers into its own process: the software NIC, and traces that are replayed. It is dynamically linked for that, so
 // it is a program of its own beside pcmlab, which stays static; `pcmlab nic serve` starts it.
 package main
 
@@ -15,16 +15,24 @@ import (
 )
 
 const usage = `usage: pcmlab-nic serve --config FILE.json
+       pcmlab-nic replay --shell FILE.so --trace FILE
 
-pcmlab starts this program where handlers are loaded: use pcmlab nic serve.
+pcmlab starts this program where handlers are loaded: use pcmlab nic serve, and pcmlab handler run.
 `
 
 func main() {
-	if len(os.Args) < 2 || os.Args[1] != "serve" {
-		fmt.Fprint(os.Stderr, usage)
-		os.Exit(2)
+	verb := ""
+	if len(os.Args) > 1 {
+		verb = os.Args[1]
 	}
-	os.Exit(serve(os.Args[2:]))
+	switch verb {
+	case "serve":
+		os.Exit(serve(os.Args[2:]))
+	case "replay":
+		os.Exit(replay(os.Args[2:], os.Stdout))
+	}
+	fmt.Fprint(os.Stderr, usage)
+	os.Exit(2)
 }
 
 func serve(args []string) int {

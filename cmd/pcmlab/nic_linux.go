@@ -45,19 +45,6 @@ func newNICServe() *cobra.Command {
 	return cmd
 }
 
-// siblingNIC is pcmlab-nic beside this program; "" where it is not there.
-func siblingNIC() string {
-	exe, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	path := filepath.Join(filepath.Dir(exe), "pcmlab-nic")
-	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
-		return ""
-	}
-	return path
-}
-
 // nicDevice picks the device that was named, or the only one there.
 func nicDevice(name string) (string, error) {
 	if name != "" {

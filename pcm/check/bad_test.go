@@ -12,7 +12,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/pcmlab/pcmlab/pcm"
-	"github.com/pcmlab/pcmlab/pcm/handlers"
 )
 
 var update = flag.Bool("update", false, "write what was found into the golden files")
@@ -67,6 +66,10 @@ func TestBadPackages(t *testing.T) {
 	if *update && os.Getenv("CI") != "" {
 		t.Fatal("golden files are not written in CI")
 	}
+	fabric, err := pcm.ParseFabric("fabric.yaml", []byte("FABRIC_LINK_MSS: 4096\nFABRIC_LINK_MTU: 4150\nFABRIC_MIN_CWND: 4150\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +79,7 @@ func TestBadPackages(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir, want := unpack(t, a)
-			r, err := File(t.Context(), filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: handlers.Fabric()}, optionsOf(t, string(a.Comment)))
+			r, err := File(t.Context(), filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: fabric}, optionsOf(t, string(a.Comment)))
 			if err != nil {
 				t.Fatal(err)
 			}
