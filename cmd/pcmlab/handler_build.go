@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,6 +63,9 @@ func newHandlerBuild(e *env) *cobra.Command {
 			if target == "" {
 				target = filepath.Base(filepath.Clean(args[0])) + ".so"
 			}
+			if st, err := os.Stat(filepath.Dir(target)); err != nil || !st.IsDir() {
+				return usagef("--output %s: there is no folder %s", target, filepath.Dir(target))
+			}
 			p, err := e.shell(c, &f, args[0], target)
 			if err != nil {
 				return err
@@ -89,7 +91,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 }
 
 // inFolder makes a folder for a while.
-func inFolder(_ context.Context, do func(dir string) error) error {
+func inFolder(do func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "pcmlab-handler-")
 	if err != nil {
 		return err

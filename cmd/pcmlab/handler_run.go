@@ -74,7 +74,7 @@ func (e *env) runHandlerRun(c *cobra.Command, o *replayOptions, name, file strin
 	if err := checkTrace(file); err != nil {
 		return err
 	}
-	return inFolder(c.Context(), func(dir string) error {
+	return inFolder(func(dir string) error {
 		object := filepath.Join(dir, "shell.so")
 		p, err := e.shell(c, &o.buildFlags, name, object)
 		if err != nil {

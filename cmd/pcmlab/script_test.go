@@ -50,6 +50,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
 			e.Setenv("REPO", root)
+			if err := os.Mkdir(filepath.Join(e.WorkDir, "alone"), 0o755); err != nil { // pcmlab without its sibling
+				return err
+			}
+			if err := os.Link(binary, filepath.Join(e.WorkDir, "alone", "pcmlab")); err != nil {
+				return err
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "mkruns": mkruns},

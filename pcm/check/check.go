@@ -156,8 +156,11 @@ func Overlaps(packages ...*pcm.Package) []Finding {
 
 // code checks the C files.
 func (c *checker) code(ctx context.Context, sound bool) error {
-	whole := true
+	whole := c.p.Name != ""
 	for i, f := range c.p.C {
+		if !whole && i == 0 {
+			return nil // this is no package at all
+		}
 		if _, err := c.p.ReadFile(f); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -170,7 +173,7 @@ func (c *checker) code(ctx context.Context, sound bool) error {
 			whole = false
 		}
 	}
-	if !whole || c.p.Name == "" {
+	if !whole {
 		return nil
 	}
 	s, err := newSources(c.p)
