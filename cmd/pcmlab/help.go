@@ -13,6 +13,7 @@ func helpTopics(e *env) []*cobra.Command {
 		{"exit-codes", "What the exit status of pcmlab means", ""},
 		{"expectations", "What a playbook's expectations may say", expectationsHelp},
 		{"settings", "Flags, environment, settings file", settingsHelp},
+		{"handlers", "What a handler package may say", handlersHelp},
 		{"labs", "How a lab file describes hosts, NICs, links and taps", labsHelp},
 	}
 	var commands []*cobra.Command
