@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pcmlab/pcmlab/analysis"
 )
@@ -184,6 +187,46 @@ func FindRuns(path string) ([]string, error) {
 		return nil
 	})
 	return runs, err
+}
+
+// LoadRuns reads the summaries of all runs at or below paths, each once, in the order of paths. All that cannot be read is said
+// at once.
+func LoadRuns(paths ...string) ([]*Summary, error) {
+	var dirs []string
+	var errs []error
+	seen := map[string]bool{}
+	for _, p := range paths {
+		found, err := FindRuns(p)
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("%w: %s: no folder of a run is at or below it", ErrInput, p)
+		}
+		errs = append(errs, err)
+		for _, dir := range found {
+			abs, err := filepath.Abs(dir)
+			if err != nil {
+				abs = dir
+			}
+			if !seen[abs] {
+				dirs = append(dirs, dir)
+			}
+			seen[abs] = true
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	runs := make([]*Summary, len(dirs))
+	failed := make([]error, len(dirs))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, dir := range dirs {
+		g.Go(func() error {
+			runs[i], failed[i] = LoadSummary(dir)
+			return nil
+		})
+	}
+	g.Wait()
+	return runs, errors.Join(failed...)
 }
 
 // scores are all metrics of a run, of the whole and of each phase and flow for which the metric exists.

@@ -2,14 +2,9 @@ package compare
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pcmlab/pcmlab/experiments"
 )
@@ -25,50 +20,11 @@ type Group struct {
 
 // Gather reads the runs at or below dirs and sorts them into groups. All that cannot be read is said at once.
 func Gather(dirs []string) ([]Group, error) {
-	var folders []string
-	var errs []error
-	for _, dir := range dirs {
-		found, err := experiments.FindRuns(dir)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case len(found) == 0:
-			errs = append(errs, fmt.Errorf("%w: %s: no folder of a run is at or below it", experiments.ErrInput, dir))
-		}
-		folders = append(folders, found...)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	folders = distinct(folders)
-	runs := make([]*experiments.Summary, len(folders))
-	failed := make([]error, len(folders))
-	var load errgroup.Group
-	load.SetLimit(runtime.GOMAXPROCS(0))
-	for i, dir := range folders {
-		load.Go(func() error {
-			runs[i], failed[i] = experiments.LoadSummary(dir)
-			return nil
-		})
-	}
-	load.Wait()
-	if err := errors.Join(failed...); err != nil {
+	runs, err := experiments.LoadRuns(dirs...)
+	if err != nil {
 		return nil, err
 	}
 	return GroupRuns(runs), nil
-}
-
-// distinct drops folders that were named twice.
-func distinct(folders []string) []string {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(folders, func(dir string) bool {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			abs = dir
-		}
-		defer func() { seen[abs] = true }()
-		return seen[abs]
-	})
 }
 
 // GroupRuns sorts summaries into groups, ordered by name.

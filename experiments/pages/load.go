@@ -2,49 +2,20 @@ package pages
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pcmlab/pcmlab/experiments"
 )
 
 // Load reads the summaries of all runs at or below the paths, in the order in which the runs began.
 func Load(paths ...string) ([]*experiments.Summary, error) {
-	var dirs []string
-	var errs []error
-	for _, p := range paths {
-		found, err := experiments.FindRuns(p)
-		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("%w: %s: no folder of a run there", experiments.ErrInput, p)
-		}
-		errs = append(errs, err)
-		dirs = append(dirs, found...)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	slices.Sort(dirs)
-	dirs = slices.Compact(dirs)
-	all := make([]*experiments.Summary, len(dirs))
-	failed := make([]error, len(dirs))
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i, dir := range dirs {
-		g.Go(func() error {
-			all[i], failed[i] = experiments.LoadSummary(dir)
-			return nil
-		})
-	}
-	g.Wait()
-	if err := errors.Join(failed...); err != nil {
+	all, err := experiments.LoadRuns(paths...)
+	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b *experiments.Summary) int {

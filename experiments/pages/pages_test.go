@@ -206,7 +206,7 @@ func TestSweep_errors(t *testing.T) {
 	}{
 		{single, nil, "part of no sweep"},
 		{two, nil, "runs of 2 sweeps (s1, s2)"},
-		{t.TempDir(), nil, "no folder of a run there"},
+		{t.TempDir(), nil, "no folder of a run is at or below it"},
 		{sweep, []string{"speed"}, `"speed": no such metric (known: jain,`},
 		{sweep, []string{"jain(phase=\"nine\")"}, `no run has it (they have: jain(), jain(phase="three"))`},
 	} {
