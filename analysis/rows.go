@@ -113,6 +113,11 @@ func (d *Document) Rows(run string, yield func(Row) bool) {
 	d.seriesRows(e)
 }
 
+// SeriesRows are those of Rows that are numbers over time: series.*.
+func (d *Document) SeriesRows(run string, yield func(Row) bool) {
+	d.seriesRows(&rowEmitter{run: run, yield: yield})
+}
+
 func (d *Document) captureRows(e *rowEmitter) {
 	for i := range d.Files {
 		f := &d.Files[i]
