@@ -175,6 +175,14 @@ func (b *Bundle) Close(state BundleState, reason, version string) (Manifest, err
 // notListed are files that go on changing after the manifest is written, or are no part of the result.
 var notListed = []string{"manifest.json", StatusFile, LogFile}
 
+// Seal writes a manifest with the files as they are now: for a folder that is made from another one.
+func Seal(dir string, m Manifest) (err error) {
+	if m.Files, err = listFiles(dir); err != nil {
+		return err
+	}
+	return (&Bundle{Dir: dir}).WriteJSON("manifest.json", m)
+}
+
 func listFiles(dir string) ([]ManifestFile, error) {
 	var files []ManifestFile
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
