@@ -85,9 +85,12 @@ func CreateBundle(parent, id string) (*Bundle, error) {
 	return &Bundle{Dir: dir, ID: id, timeline: f, began: time.Now()}, nil
 }
 
-// GoesOn says that a process on this machine (or, where the file system has such locks, on another) is writing the run of a
-// folder. A run that was killed does not go on.
+// GoesOn says that a process on this machine (or, where the file system has such locks, on another) is writing the folder of a run or
+// sweep. One that was killed does not go on.
 func GoesOn(dir string) bool {
+	if status, err := LoadStatus(dir); err == nil && status.State == LiveRunning {
+		return true // also a sweep between two runs
+	}
 	f, err := os.Open(filepath.Join(dir, "timeline.jsonl"))
 	if err != nil {
 		return false

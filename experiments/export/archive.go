@@ -164,7 +164,7 @@ func checkQuiet(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, run := range runs {
+	for _, run := range append(runs, dir) {
 		if experiments.GoesOn(run) {
 			return fmt.Errorf("%w: %s goes on: export it when it has ended", experiments.ErrBusy, run)
 		}

@@ -49,7 +49,7 @@ func CheckRemove(root, dir string) error {
 	} else if !experiments.IsRun(full) {
 		return fmt.Errorf("%w: %s is no folder of a run or sweep", experiments.ErrInput, full)
 	}
-	for _, run := range runs {
+	for _, run := range append(runs, full) {
 		if experiments.GoesOn(run) {
 			return fmt.Errorf("%w: %s goes on: stop it first (pcmlab stop, or Ctrl-C where it runs)", experiments.ErrBusy, run)
 		}

@@ -138,6 +138,14 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	between := filepath.Join(root, "t-sweep") // a sweep between two of its runs
+	if err := errors.Join(os.Mkdir(between, 0o755), os.WriteFile(filepath.Join(between, experiments.SweepFile), []byte("{}"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	status := experiments.Status{State: experiments.LiveRunning, Process: experiments.ThisProcess()}
+	if err := status.Save(between); err != nil {
+		t.Fatal(err)
+	}
 	os.Symlink(outside, filepath.Join(root, "link"))
 	os.Symlink(outside, filepath.Join(root, "r1", "link"))
 	os.Mkdir(filepath.Join(root, "empty"), 0o755)
@@ -154,17 +162,21 @@ func TestRemove(t *testing.T) {
 		want error
 	}{
 		{"link/theirs", experiments.ErrInput}, {"link", experiments.ErrInput}, {"../" + filepath.Base(outside) + "/theirs", experiments.ErrInput}, {".", experiments.ErrInput}, {"", experiments.ErrInput},
-		{"none", experiments.ErrInput}, {"empty", experiments.ErrInput}, {"notes.txt", experiments.ErrInput}, {"live", experiments.ErrBusy}, {"s-sweep", experiments.ErrBusy},
+		{"none", experiments.ErrInput}, {"empty", experiments.ErrInput}, {"notes.txt", experiments.ErrInput}, {"live", experiments.ErrBusy}, {"s-sweep", experiments.ErrBusy}, {"t-sweep", experiments.ErrBusy},
 	} {
 		if err := Remove(root, c.dir); !errors.Is(err, c.want) {
 			t.Errorf("%q: error %v, want %v", c.dir, err, c.want)
 		}
 	}
+	status.State = experiments.LiveEnded
+	if err := status.Save(between); err != nil {
+		t.Fatal(err)
+	}
 	inSweep.Close(experiments.StateComplete, "", "test")
 	b.Close(experiments.StateComplete, "", "test")
 	s := open(t, root, "")
 	syncOnce(t, s, root)
-	for _, dir := range []string{"r1", "live", "s-sweep/c1/01", "s-sweep"} {
+	for _, dir := range []string{"r1", "live", "s-sweep/c1/01", "s-sweep", "t-sweep"} {
 		if err := Remove(root, dir); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
