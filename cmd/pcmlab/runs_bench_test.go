@@ -63,6 +63,13 @@ func BenchmarkRunsLs(b *testing.B) {
 		}
 		b.ReportMetric(float64(runs)/(b.Elapsed().Seconds()/float64(b.N)), "runs/s")
 	})
+	b.Run("start", func(b *testing.B) { // what any verb takes, on this machine and as busy as it is
+		for b.Loop() {
+			if err := exec.Command(binary, "version").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("again", func(b *testing.B) {
 		var took []time.Duration
 		for b.Loop() {
