@@ -218,7 +218,11 @@ func (k *canvas) xAxis(c Chart) {
 		x := k.x(t.at)
 		fmt.Fprintf(&k.b, `<path class="axis" d="M%s %sv4"/>`, num(x), num(k.bottom))
 		half := k.width(t.text) / 2
-		k.text("soft", "middle", min(max(x, half), k.w-half), k.bottom+17, t.text)
+		at := min(max(x, half), k.w-half)
+		if len(c.Spans) == 0 {
+			at = max(at, k.left-4+half) // not under the lowest number of the y axis
+		}
+		k.text("soft", "middle", at, k.bottom+17, t.text)
 	}
 	k.text("soft", "end", k.right, k.h-6, label)
 }

@@ -14,6 +14,7 @@ func helpTopics(e *env) []*cobra.Command {
 		{"expectations", "What a playbook's expectations may say", expectationsHelp},
 		{"settings", "Flags, environment, settings file", settingsHelp},
 		{"handlers", "What a handler package may say", handlersHelp},
+		{"figures", "How a figure for a paper is specified", figuresHelp},
 		{"labs", "How a lab file describes hosts, NICs, links and taps", labsHelp},
 	}
 	var commands []*cobra.Command
@@ -40,6 +41,30 @@ Every flag can also be given by an environment variable and in the settings file
 
 flag > environment > file > default. 'pcmlab config show --origin' says which won, 'pcmlab config path' where the
 file lies (PCMLAB_CONFIG names another one). Unknown keys in the file are refused.
+`
+
+const figuresHelp = `
+'pcmlab report --figure SPEC -w FILE.svg|FILE.pdf' draws a figure from runs. The same specification and runs give the same
+bytes.
+
+  figure: incast-goodput          # its name
+  kind: timeline                  # timeline, cdf, bars or sweep
+  metric: goodput                 # timeline: goodput, jain, ce_share, cnp_rate, retransmissions
+                                  # cdf: rtt, message, cnp_gap; bars and sweep: a score such as jain(phase="three")
+  runs:                           # a line, or a kind of bar, for each; folders are relative to this file
+    - {label: DCQCN, of: runs/20261130-053241.688-incast-3to1}
+    - {label: none, of: [runs/a, runs/b]}       # several: medians, with the range or the 95 % interval
+  by: total                       # timeline of goodput: total, or a line for each flow
+  bin: 100ms                      # timeline: width of a point
+  x: link.buffer                  # sweep and bars: the parameter of the x axis
+  where: {switch.ecn.kmin: 100KiB}   # ... and the values of the others
+  size: {columns: 1, height: 52}  # 1 is 84 mm, 2 is 174 mm; width: 90 gives millimetres
+  font: {family: serif, size: 8}  # serif or sans, points
+  xlabel, ylabel, xlimits: [0, 10], ylimits, legend: above|none
+
+'--repin' adds 'pins:' with the run ids, the hashes of their manifests and inputs, and their parameters. From then on a run
+that is another one, was changed, or lacks a parameter is an error that says what differs (exit 4). Only complete runs are
+drawn.
 `
 
 const labsHelp = `

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/experiments/figures"
 	"github.com/pcmlab/pcmlab/inventory"
 )
 
@@ -36,8 +37,11 @@ func newValidateCommand(e *env) *cobra.Command {
 			case "playbook":
 				_, err := e.stdout.Write(experiments.SchemaPlaybook())
 				return err
+			case "figure":
+				_, err := e.stdout.Write(figures.Schema())
+				return err
 			default:
-				return usagef("--schema %q: need lab or playbook", schema)
+				return usagef("--schema %q: need lab, playbook or figure", schema)
 			}
 			var errs []error
 			for _, path := range args {
@@ -53,7 +57,7 @@ func newValidateCommand(e *env) *cobra.Command {
 			return errors.Join(errs...)
 		},
 	}
-	cmd.Flags().StringVar(&schema, "schema", "", "print the JSON Schema of labs or playbooks: lab or playbook")
+	cmd.Flags().StringVar(&schema, "schema", "", "print the JSON Schema of labs, playbooks or figures: lab, playbook or figure")
 	return cmd
 }
 
@@ -73,6 +77,13 @@ func validateFile(path string) (what string, err error) {
 		}
 		return what, nil
 	}
+	if kindOf(path) == "figure" {
+		f, err := figures.Parse(path, data)
+		if err != nil {
+			return "", err
+		}
+		return "figure " + f.Name, nil
+	}
 	l, err := inventory.Parse(path, data)
 	if err != nil {
 		return "", &codedError{exitUsage, err}
@@ -80,14 +91,15 @@ func validateFile(path string) (what string, err error) {
 	return fmt.Sprintf("lab %s, %d hosts", l.Name, len(l.Hosts)), nil
 }
 
-// kindOf tells lab files and playbooks apart by the keys that only one of them has: "lab", "playbook", or "" when it
-// cannot tell.
+// kindOf tells lab files, playbooks and figures apart by the keys that only one of them has: "lab", "playbook", "figure", or
+// "" when it cannot tell.
 func kindOf(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
 	kinds := map[string]string{"playbook": "playbook", "phases": "playbook", "flows": "playbook", "traffic": "playbook", "expect": "playbook",
+		"figure": "figure", "pins": "figure",
 		"lab": "lab", "links": "lab", "switches": "lab", "taps": "lab", "virtual": "lab"}
 	for line := range strings.Lines(string(data)) {
 		key, _, _ := strings.Cut(line, ":")

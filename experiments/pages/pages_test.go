@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,8 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/analysis/report"
 	"github.com/pcmlab/pcmlab/analysis/report/reporttest"
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/experiments/compare"
 )
 
 var epoch = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -271,7 +278,8 @@ func TestPages_inChromium(t *testing.T) {
 	if err := History(&history, []string{writeHistory(t, 30)}, Options{Metrics: []string{"goodput", "jain"}}); err != nil {
 		t.Fatal(err)
 	}
-	for name, page := range map[string]string{"sweep": sweepPageOf(t, sweep, Options{}), "history": history.String()} {
+	before, after := writeSides(t)
+	for name, page := range map[string]string{"sweep": sweepPageOf(t, sweep, Options{}), "history": history.String(), "change": changePage(t, before, after)} {
 		file := filepath.Join(t.TempDir(), name+".html")
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -301,5 +309,123 @@ func BenchmarkSweep(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(page.Len()), "page-bytes")
+	}
+}
+
+// writeDocument adds to the folder of a run what its captures showed.
+func writeDocument(t testing.TB, dir string, level float64, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 9))
+	d := analysis.Document{Schema: analysis.Schema, TimeScale: 50, Series: analysis.Series{BinNS: 20e6, StartNS: 1e9, Bins: 150}}
+	d.Aggregate.PerPhase = []analysis.PhaseSummary{{Name: "one", StartNS: 1e9, EndNS: 2e9}, {Name: "two", StartNS: 2e9, EndNS: 4e9}}
+	for i := range 2 {
+		id := fmt.Sprintf("192.0.2.%d>192.0.2.14:0x000001", 11+i)
+		d.Flows = append(d.Flows, analysis.Flow{ID: id, Name: fmt.Sprintf("h%d", i+1)})
+		s := analysis.FlowSeries{ID: id}
+		for range 150 {
+			s.GoodputBps, s.Packets = append(s.GoodputBps, level*2e8*(1+0.05*r.NormFloat64())), append(s.Packets, 100)
+			s.CE, s.CNPs, s.Retransmits = append(s.CE, int64(r.IntN(4))), append(s.CNPs, int64(r.IntN(2))), append(s.Retransmits, 0)
+		}
+		d.Series.Flows = append(d.Series.Flows, s)
+	}
+	for range 150 {
+		d.Series.Jain = append(d.Series.Jain, ptr(0.95+0.05*r.Float64()))
+	}
+	for i := range 30 {
+		d.Distributions.RTTNS = append(d.Distributions.RTTNS, analysis.Sample{Value: int64(1e5*level) * int64(i+1), Count: int64(1 + r.IntN(40))})
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "analysis.json"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeSides makes eight runs before and eight after, of which one is noisy; goodput falls by a tenth.
+func writeSides(t testing.TB) (before, after string) {
+	t.Helper()
+	root := t.TempDir()
+	r := rand.New(rand.NewPCG(8, 8))
+	for i := range 8 {
+		for j, side := range []string{"before", "after"} {
+			level := 1 - 0.1*float64(j)
+			at := epoch.Add(time.Duration(i) * time.Minute)
+			s := run(at, level*4e8*(1+0.003*r.NormFloat64()), 0.99+0.001*r.NormFloat64(), ptr(float64(100+r.IntN(9))))
+			s.Scores, s.LineRateBps = s.Scores[:4], ptr(5e8)
+			s.Provenance["pcmlab.commit"] = side
+			if side == "after" && i == 3 {
+				s.State, s.Reason = experiments.StateNoisy, "timers were 9 ms late"
+			}
+			dir := filepath.Join(root, side, fmt.Sprintf("%s-%d", side, i))
+			writeRun(t, dir, s)
+			writeDocument(t, dir, level, uint64(i+100*j))
+		}
+	}
+	return filepath.Join(root, "before"), filepath.Join(root, "after")
+}
+
+func changePage(t testing.TB, before, after string) string {
+	t.Helper()
+	limits, err := compare.ParseThresholds([]string{"goodput: 3%", "jain: 0.02"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Change(&b, []string{before}, []string{after}, compare.Options{Thresholds: limits, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestChange: both sides over each other, of the runs that count; the verdict on each score; what else differs.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	before, after := writeSides(t)
+	page := changePage(t, before, after)
+	if page != changePage(t, before, after) {
+		t.Error("two pages of one change differ")
+	}
+	for _, want := range []string{"Before and after", ">worse<", "before (8 runs)", "after (7 runs)", "Goodput of all flows", "CE-marked share", "CNPs per second", "Round-trip time", "before, lowest to highest run", "pcmlab.commit",
+		"noisy: timers were 9 ms late", "after-3"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not contain %q", want)
+		}
+	}
+	_, scores, _ := strings.Cut(page, ": scores")
+	for _, c := range []struct{ score, want, why string }{
+		{"goodput()", "✗ worse", "a tenth less"}, {"goodput()", "400 Mb/s", "the median before"}, {"goodput()", "-9.8 % (-10 to -9.5)", "the change as a share, with its interval"},
+		{"jain()", "✓ same", "it did not change"}, {"cnps()", ", not judged", "it has no threshold"},
+	} {
+		i := strings.Index(scores, "<td>"+c.score+"<")
+		line, _, _ := strings.Cut(scores[max(i, 0):], "</tr>")
+		if i < 0 || !strings.Contains(line, c.want) {
+			t.Errorf("the row of %s has no %q (%s): %s", c.score, c.want, c.why, line)
+		}
+	}
+}
+
+// TestOverlay: the median of each bin, and a gap where most runs have nothing.
+func TestOverlay(t *testing.T) {
+	line := func(y ...float64) report.Line {
+		l := report.Line{}
+		for i, v := range y {
+			l.X, l.Y = append(l.X, 0.5+float64(i)), append(l.Y, v)
+		}
+		return l
+	}
+	nan := math.NaN()
+	x, y, low, high := Overlay([]report.Line{line(1, 2, nan, 4), line(3, 2, nan), line(2, 8, 5)}, 1)
+	for _, c := range []struct {
+		name      string
+		got, want []float64
+	}{{"x", x, []float64{0.5, 1.5, 2.5, 3.5}}, {"median", y, []float64{2, 2, nan, nan}}, {"low", low, []float64{1, 2, nan, nan}}, {"high", high, []float64{3, 8, nan, nan}}} {
+		if diff := cmp.Diff(c.want, c.got, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+	if x, _, _, _ := Overlay(nil, 1); len(x) != 0 {
+		t.Errorf("nothing over nothing has %d bins", len(x))
 	}
 }
