@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ type compareOptions struct {
 	noFailed   bool
 	all        bool
 	output     string
+	ci         ciOptions
 }
 
 func (o *compareOptions) addFlags(c *cobra.Command) {
@@ -33,6 +35,7 @@ func (o *compareOptions) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.all, "all", false, "print every score, also those that are not judged and did not change; intervals of all medians")
 	c.Flags().StringVarP(&o.output, "output", "o", "table", "table or json")
 	c.RegisterFlagCompletionFunc("baseline", completeFiles("json"))
+	o.ci.addFlags(c)
 }
 
 func newCompareCommand(e *env) *cobra.Command {
@@ -125,6 +128,9 @@ func findBaseline(given string) string {
 }
 
 func (e *env) compare(o *compareOptions, args []string) error {
+	if err := o.ci.check(); err != nil {
+		return err
+	}
 	reports, err := o.reports(args)
 	if err != nil {
 		return err
@@ -144,7 +150,7 @@ func (e *env) compare(o *compareOptions, args []string) error {
 			}
 		}
 	}
-	return comparisonError(reports)
+	return errors.Join(comparisonError(reports), o.ci.finishCompare(e, reports, args, o.output))
 }
 
 // reports makes the comparisons that the command line asks for.

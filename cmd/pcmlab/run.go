@@ -39,6 +39,7 @@ type runOptions struct {
 	resume string
 	force  bool
 	detach bool
+	ci     ciOptions
 }
 
 func (o *runOptions) addFlags(c *cobra.Command) {
@@ -55,6 +56,8 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.force, "force", false, "with --resume: also when playbook, lab or provenance changed; it is recorded")
 	c.Flags().BoolVar(&o.detach, "detach", false, "go on in the background, and print the run's id and folder (pcmlab status, pcmlab stop)")
 	c.RegisterFlagCompletionFunc("inventory", completeFiles("yaml", "yml"))
+	o.ci.addFlags(c)
+	o.ci.addBaselineFlag(c)
 }
 
 func newRunCommand(e *env) *cobra.Command {
@@ -69,6 +72,8 @@ func newRunCommand(e *env) *cobra.Command {
 		Example: "  pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml\n" +
 			"  pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml --set nic.dcqcn=off --set link.buffer=64KiB\n" +
 			"  pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml --repeat 10 --detach\n" +
+			"  pcmlab run playbooks/regression/incast.yaml -i playbooks/regression/lab.yaml --repeat 5 \\\n" +
+			"      --baseline playbooks/regression/baselines/incast.json --junit junit.xml\n" +
 			"  pcmlab run --resume runs/20261130-061823.123-incast-3to1-sweep",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -99,7 +104,7 @@ func (o *runOptions) check(args []string, use string) error {
 	if o.repeat < 0 || o.budget < 0 {
 		errs = append(errs, usagef("--repeat and --budget cannot be below 0"))
 	}
-	return errors.Join(append(errs, checkOutput(o.output, "table", "json"))...)
+	return errors.Join(append(errs, checkOutput(o.output, "table", "json"), o.ci.check())...)
 }
 
 func (e *env) run(ctx context.Context, o *runOptions, args []string, use string) error {
@@ -118,9 +123,11 @@ func (e *env) run(ctx context.Context, o *runOptions, args []string, use string)
 		return e.detach(ctx, o, j)
 	}
 	if j.sweep != nil {
-		return e.runSweep(ctx, o, j)
+		err = e.runSweep(ctx, o, j)
+	} else {
+		err = e.runOnce(ctx, o, j)
 	}
-	return e.runOnce(ctx, o, j)
+	return o.ci.finishRun(e, err, j.playbook, j.dir, o.output)
 }
 
 // job is what one call of run does, read and checked.
