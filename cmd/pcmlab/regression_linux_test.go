@@ -93,9 +93,9 @@ func TestRegressionSuite(t *testing.T) {
 		flags     []string
 		red       []string // cases
 	}{
-		{"ecn_tenfold", "ECN acts when the buffer is full already: nothing is marked, packets are lost", []string{"--set", "switch.ecn.kmin=2000KiB", "--set", "switch.ecn.kmax=8000KiB"}, []string{`ce_share()`, "lost()"}},
+		{"ecn_tenfold", "ECN acts when the buffer is full already: nothing is marked, packets are lost", []string{"--set", "switch.ecn.kmin=2000KiB", "--set", "switch.ecn.kmax=8000KiB"}, []string{`ce_share(phase="all")`, "lost()"}},
 		{"buffer_cut", "the buffer ends below where ECN begins", []string{"--set", "link.buffer=128KiB"}, []string{"lost()", "retransmissions()"}},
-		{"dcqcn_off", "senders ignore the marks: the queue stays full", []string{"--set", "nic.dcqcn=off"}, []string{`ce_share()`, "lost()"}},
+		{"dcqcn_off", "senders ignore the marks: the queue stays full", []string{"--set", "nic.dcqcn=off"}, []string{`ce_share(phase="all")`, "lost()"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, cases := regressionRun(t, c.flags...)
