@@ -25,8 +25,11 @@ type Package struct {
 	Vars        []Var
 	Slots       int // 64-bit words of all variables
 	Fabric      *Fabric
-	FS          fs.FS  // that the files are in; nil: the operating system's
-	Format      Format // of fractions, in a shell that is made of it
+	FS          fs.FS    // that the files are in; nil: the operating system's
+	Format      Format   // of fractions, in a shell that is made of it
+	Snapshot    Snapshot // of its shell
+	Skew        uint64   // of BoundedSkew, in updates
+	Tick        Tick     // of its shell's caller
 
 	doc *spec.Doc
 }

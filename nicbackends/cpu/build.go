@@ -20,16 +20,35 @@ type Options struct {
 	Flags []string // added to ours
 	// Frac is the representation of fractions: float (also when empty), q16.16, q32.32 or q42.22. It is part of the package's hash.
 	Frac string
+	// Snapshot makes the shell asynchronous, with the policy relaxed, zero-skew or bounded-skew; "" and synchronous do not. Skew is the
+	// most updates that a snapshot of bounded-skew may be apart. Both are part of the hash.
+	Snapshot string
+	Skew     uint64
 }
 
 // Package is p as the options want it built, whose hash is that of the shell.
 func (o Options) Package(p *pcm.Package) (*pcm.Package, error) {
-	f, err := pcm.ParseFormat(o.Frac)
-	if err != nil || o.Frac == "" {
+	format, err := pcm.ParseFormat(o.Frac)
+	if err != nil {
 		return p, err
 	}
+	snapshot, err := pcm.ParseSnapshot(o.Snapshot)
+	if err != nil {
+		return p, err
+	}
+	if (o.Skew != 0) != (snapshot == pcm.BoundedSkew) {
+		return p, fmt.Errorf("a skew of %d with snapshots that are %s: bounded-skew wants one of at least 1 update, and nothing else has one", o.Skew, snapshot)
+	}
+	if o.Frac == "" && o.Snapshot == "" {
+		return p, nil
+	}
 	q := *p
-	q.Format = f
+	if o.Frac != "" {
+		q.Format = format
+	}
+	if o.Snapshot != "" {
+		q.Snapshot, q.Skew = snapshot, o.Skew
+	}
 	return &q, nil
 }
 

@@ -1,9 +1,12 @@
 /*
  * The C interface of a compiled shell: one shared object per handler package and deployment.
  *
- * A caller creates a flow, flushes what happened to it, and reads what it is to do. Times are nanoseconds of any clock that does
- * not go back; the shell converts them into the unit of the package. A flow belongs to one thread at a time, but for shells that
- * were built for an asynchronous control plane.
+ * A caller creates a flow, flushes what happened to it, and reads what it is to do. Times are ticks of any clock that does not go
+ * back, nanoseconds unless the shell was built for another tick; the shell converts them into the unit of the package.
+ *
+ * A synchronous shell's flow belongs to one thread at a time. An asynchronous one has two halves: any threads of the datapath call
+ * pcm_note and pcm_read, while one thread of the control plane calls pcm_serve. pcm_flush is the three in one thread, which is then
+ * the control plane's. Both kinds have all of these functions.
  */
 #ifndef PCM_SHELL_H
 #define PCM_SHELL_H
@@ -11,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PCM_SHELL_ABI 1
+#define PCM_SHELL_ABI 2
 
 #ifndef PCM_SHELL_EXPORT /* a shell's build says how its interface is made visible */
 #define PCM_SHELL_EXPORT
@@ -20,7 +23,7 @@
 /* Which fields of an input count: bit i is the i-th of them. */
 struct pcm_input {
 	uint64_t mask;
-	uint64_t now; /* ns */
+	uint64_t now; /* ticks, ns unless built otherwise */
 	uint64_t ack, rto, nack, ecn, rtt, data_tx, data_nacked, in_flight, elapsed_time, ack_ev, ecn_ev, nack_ev, tx_ready_pkts, tx_backlog_bytes;
 	uint64_t cnp, tx_bytes, queue, pull_target, loopback;
 };
@@ -28,7 +31,7 @@ struct pcm_input {
 /* What the flow is to do. A control that the package does not have is all ones. */
 struct pcm_output {
 	uint64_t cwnd, rate, ev, pull_no, rtt_probe;
-	uint64_t fired;  /* mask of the signals that made the handler run at this flush; 0: it did not */
+	uint64_t fired;  /* mask of the signals that made the handler run at this call; 0: it did not */
 	uint64_t failed; /* what the handler returned when it failed, which stopped it for this flow; 0: it goes on */
 };
 
@@ -39,6 +42,14 @@ struct pcm_event {
 	struct pcm_input in;
 };
 
+/* How the handler gets its signals: in the thread of the datapath, or in one of its own under a policy of snapshots. */
+enum pcm_kind {
+	PCM_SYNCHRONOUS,
+	PCM_RELAXED,      /* each signal for itself: they may be of different updates */
+	PCM_ZERO_SKEW,    /* all signals of the same updates */
+	PCM_BOUNDED_SKEW, /* at most so many updates apart */
+};
+
 struct pcm_info {
 	uint32_t abi;
 	uint32_t flow_bytes;
@@ -46,6 +57,10 @@ struct pcm_info {
 	const char *hash;   /* SHA-256 of its sources and constants, in hexadecimal */
 	uint64_t sources;   /* mask of the inputs that it reads */
 	uint64_t controls;  /* mask of the outputs that it sets */
+	uint32_t kind;      /* enum pcm_kind */
+	uint32_t reserved;  /* 0 */
+	uint64_t skew;      /* of PCM_BOUNDED_SKEW, in updates */
+	uint64_t tick_num, tick_den; /* a tick of the caller's clock is num / den ns */
 };
 
 #ifdef __cplusplus
@@ -62,6 +77,17 @@ PCM_SHELL_EXPORT void pcm_flush(struct pcm_flow *, const struct pcm_input *, str
 PCM_SHELL_EXPORT void pcm_batch(const struct pcm_event *, size_t n, struct pcm_output *);
 /* What to do, without an event. */
 PCM_SHELL_EXPORT void pcm_read(const struct pcm_flow *, struct pcm_output *);
+
+/*
+ * The datapath's half: takes what happened. Not 0 says that the handler is due: serve the flow. Triggers that look at the clock come
+ * due without a call, so a control plane serves such flows from time to time, too.
+ */
+PCM_SHELL_EXPORT int pcm_note(struct pcm_flow *, const struct pcm_input *);
+/*
+ * The control plane's half: runs the handler if one of its triggers fires, and says what to do. Not 0 says that it is due again, or
+ * still: updates came so fast that no snapshot was within its skew.
+ */
+PCM_SHELL_EXPORT int pcm_serve(struct pcm_flow *, uint64_t now, struct pcm_output *);
 
 /* For tests and diagnostics: a control, in the package's order, and a 64-bit word of the variables. */
 enum pcm_part { PCM_PART_CONTROL, PCM_PART_VARIABLE, PCM_PART_SIGNAL };

@@ -14,9 +14,9 @@ import (
 )
 
 // abi is PCM_SHELL_ABI of pcm_shell.h.
-const abi = 1
+const abi = 2
 
-// Input is struct pcm_input. Bit i of Mask says that the i-th field behind Now counts; times are ns.
+// Input is struct pcm_input. Bit i of Mask says that the i-th field behind Now counts; times are ns, or the ticks that the shell was built for.
 type Input struct {
 	Mask, Now                                                                                                                 uint64
 	ACK, RTO, NACK, ECN, RTT, DataTX, DataNACKed, InFlight, ElapsedTime, ACKEV, ECNEV, NACKEV, TXReadyPackets, TXBacklogBytes uint64
@@ -41,8 +41,29 @@ type Shell struct {
 	Name, Hash        string
 	FlowBytes         int
 	Sources, Controls uint64 // masks of inputs and outputs
+	Kind              Kind
+	Skew              uint64 // of BoundedSkew, in updates
 
-	create, destroy, flush, batch, read, peek, poke uintptr
+	create, destroy, flush, batch, read, note, serve, peek, poke uintptr
+}
+
+// Kind is how the handler gets its signals: enum pcm_kind.
+type Kind uint32
+
+// A synchronous shell's flow belongs to one goroutine at a time. Those of the others have two halves: Note and Read may be called by any,
+// while one calls Serve.
+const (
+	Synchronous Kind = iota
+	Relaxed
+	ZeroSkew
+	BoundedSkew
+)
+
+func (k Kind) String() string {
+	if names := []string{"synchronous", "relaxed", "zero-skew", "bounded-skew"}; int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind %d", uint32(k))
 }
 
 // Open loads the shared object at path.
@@ -53,22 +74,28 @@ func Open(path string) (*Shell, error) {
 	}
 	s := &Shell{}
 	var info uintptr
-	for name, to := range map[string]*uintptr{"pcm_get_info": &info, "pcm_create": &s.create, "pcm_destroy": &s.destroy, "pcm_flush": &s.flush,
-		"pcm_batch": &s.batch, "pcm_read": &s.read, "pcm_peek": &s.peek, "pcm_poke": &s.poke} {
-		if *to, err = purego.Dlsym(lib, name); err != nil {
-			return nil, fmt.Errorf("load shell: %s is none: %w", path, err)
-		}
+	if info, err = purego.Dlsym(lib, "pcm_get_info"); err != nil {
+		return nil, fmt.Errorf("load shell: %s is none: %w", path, err)
 	}
 	at, _, _ := purego.SyscallN(info)
 	i := (*struct {
 		abi, flowBytes    uint32
 		name, hash        *byte
 		sources, controls uint64
+		kind, _           uint32
+		skew              uint64
 	})(*(*unsafe.Pointer)(unsafe.Pointer(&at)))
-	if i.abi != abi {
+	if i.abi != abi { // before all else: another one has other functions, and its structure ends elsewhere
 		return nil, fmt.Errorf("load shell: %s has interface %d, this pcmlab knows %d: build it again", path, i.abi, abi)
 	}
+	for name, to := range map[string]*uintptr{"pcm_create": &s.create, "pcm_destroy": &s.destroy, "pcm_flush": &s.flush,
+		"pcm_batch": &s.batch, "pcm_read": &s.read, "pcm_note": &s.note, "pcm_serve": &s.serve, "pcm_peek": &s.peek, "pcm_poke": &s.poke} {
+		if *to, err = purego.Dlsym(lib, name); err != nil {
+			return nil, fmt.Errorf("load shell: %s is none: %w", path, err)
+		}
+	}
 	s.Name, s.Hash, s.FlowBytes, s.Sources, s.Controls = text(i.name), text(i.hash), int(i.flowBytes), i.sources, i.controls
+	s.Kind, s.Skew = Kind(i.kind), i.skew
 	return s, nil
 }
 
@@ -80,7 +107,7 @@ func text(p *byte) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// Flow is one flow of a shell. It belongs to one goroutine at a time, and must be closed.
+// Flow is one flow of a shell. It belongs to one goroutine at a time, but for the halves of an asynchronous one (Kind), and must be closed.
 type Flow struct {
 	shell *Shell
 	at    uintptr
@@ -113,6 +140,26 @@ func (f *Flow) Handle() uintptr { return f.at }
 func (f *Flow) Flush(in *Input, out *Output) {
 	purego.SyscallN(f.shell.flush, f.at, uintptr(unsafe.Pointer(in)), uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(in)
+	runtime.KeepAlive(out)
+}
+
+// Note is the datapath's half of a flush: it takes what happened, and says whether the handler is due.
+func (f *Flow) Note(in *Input) (due bool) {
+	v, _, _ := purego.SyscallN(f.shell.note, f.at, uintptr(unsafe.Pointer(in)))
+	runtime.KeepAlive(in)
+	return int32(v) != 0
+}
+
+// Serve is the control plane's half: it runs the handler if a trigger fires now, and says what to do and whether it is due again.
+func (f *Flow) Serve(now uint64, out *Output) (due bool) {
+	v, _, _ := purego.SyscallN(f.shell.serve, f.at, uintptr(now), uintptr(unsafe.Pointer(out)))
+	runtime.KeepAlive(out)
+	return int32(v) != 0
+}
+
+// Read says what to do, without an event.
+func (f *Flow) Read(out *Output) {
+	purego.SyscallN(f.shell.read, f.at, uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(out)
 }
 

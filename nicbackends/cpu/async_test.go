@@ -1,0 +1,191 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pcmlab/pcmlab/pcm"
+	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/shell"
+)
+
+// policies are builds of the asynchronous shell.
+var policies = []Options{{Snapshot: "relaxed"}, {Snapshot: "zero-skew"}, {Snapshot: "bounded-skew", Skew: 2}}
+
+// anything is an input of any of the sources, in the sizes that they have on a NIC.
+func anything(rng *rand.Rand, now uint64) *shell.Input {
+	in := &shell.Input{Now: now}
+	for _, source := range pcm.Sources() {
+		v := uint64(rng.IntN(4))
+		switch source {
+		case pcm.ElapsedTime:
+			continue
+		case pcm.RTT:
+			v = 10_000 + rng.Uint64N(60_000)
+		case pcm.DataTX, pcm.DataNACKed, pcm.TXBytes:
+			v *= 4096
+		case pcm.InFlight, pcm.Queue, pcm.TXBacklogBytes:
+			v = rng.Uint64N(300_000)
+		case pcm.ACKEV, pcm.ECNEV, pcm.NACKEV:
+			v = rng.Uint64N(64)
+		case pcm.PullTarget:
+			v = now / 100
+		}
+		often := 2
+		switch source {
+		case pcm.NACK, pcm.RTO, pcm.DataNACKed, pcm.CNP:
+			often = 20
+		}
+		if rng.IntN(often) == 0 {
+			give(in, source, v)
+		}
+	}
+	return in
+}
+
+// words are all that a flow holds, but for the clock, which is a signal of the synchronous shell alone.
+func words(b *built, f *shell.Flow) []uint64 {
+	var all []uint64
+	for i, s := range b.Signals {
+		if s.Source != pcm.ElapsedTime {
+			all = append(all, f.Peek(shell.Signal, i))
+		}
+	}
+	for i := range b.Controls {
+		all = append(all, f.Peek(shell.Control, i))
+	}
+	for i := range b.Slots {
+		all = append(all, f.Peek(shell.Variable, i))
+	}
+	return all
+}
+
+// TestAsync_equalsSync: in one thread, all kinds of shells of a handler decide the same, event for event, whether its halves are called
+// one by one or at once.
+func TestAsync_equalsSync(t *testing.T) {
+	for _, name := range handlers.Names() {
+		p, err := handlers.Load(name, pcm.Deployment{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		formats := []pcm.Format{pcm.FormatFloat, pcm.Q32, pcm.Q42, pcm.Q16}
+		if !fractions(p) {
+			formats = formats[:1]
+		}
+		for _, format := range formats {
+			t.Run(fmt.Sprintf("%s/%s", name, format), func(t *testing.T) {
+				t.Parallel()
+				sync := buildPackage(t, p, Options{Frac: format.String(), Flags: []string{"-O0"}})
+				for _, o := range policies {
+					o.Frac, o.Flags = format.String(), []string{"-O0"}
+					equal(t, sync, buildPackage(t, p, o), o.Snapshot)
+				}
+			})
+		}
+	}
+}
+
+func equal(t *testing.T, sync, async *built, policy string) {
+	t.Helper()
+	newFlow := func(b *built) *shell.Flow {
+		f, err := b.shell.NewFlow(1000, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.Close)
+		return f
+	}
+	want, whole, halves := newFlow(sync), newFlow(async), newFlow(async)
+	rng := rand.New(rand.NewPCG(11, uint64(len(sync.Signals))))
+	now, runs := uint64(1000), 0
+	for i := range 3000 {
+		now += rng.Uint64N(4000)
+		in := anything(rng, now)
+		var a, b, c, again shell.Output
+		want.Flush(in, &a)
+		whole.Flush(in, &b)
+		due := halves.Note(in)
+		halves.Serve(now, &c)
+		halves.Read(&again)
+		if a != b || a != c {
+			t.Fatalf("%s, event %d, %+v: synchronous %+v, asynchronous %+v, in halves %+v", policy, i, *in, a, b, c)
+		}
+		if due != (a.Fired != 0) {
+			t.Fatalf("%s, event %d: due is %v, and %b fired", policy, i, due, a.Fired)
+		}
+		if again.Fired = a.Fired; again != a {
+			t.Fatalf("%s, event %d: read again it is %+v, was %+v", policy, i, again, a)
+		}
+		if a.Fired != 0 {
+			runs++
+		}
+	}
+	for i, w := range words(sync, want) {
+		if g, h := words(async, whole)[i], words(async, halves)[i]; w != g || w != h {
+			t.Errorf("%s: word %d is %d, want %d; in halves %d", policy, i, g, w, h)
+		}
+	}
+	if runs == 0 {
+		t.Errorf("%s: the handler never ran", policy)
+	}
+}
+
+// TestSync_inHalves: the synchronous shell has both halves, too, and they are a flush.
+func TestSync_inHalves(t *testing.T) {
+	b := build(t, "swift", nil, Options{})
+	equal(t, b, b, "synchronous")
+}
+
+// TestOptions_snapshotIsPartOfTheHash: another policy, or another skew, is another shell.
+func TestOptions_snapshotIsPartOfTheHash(t *testing.T) {
+	p, err := handlers.Load("newreno", pcm.Deployment{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, o := range append([]Options{{}, {Snapshot: "bounded-skew", Skew: 3}}, policies...) {
+		q, err := o.Package(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash, err := q.Hash()
+		if err != nil {
+			t.Fatal(err)
+		}
+		this := fmt.Sprint(o.Snapshot, o.Skew)
+		if other, ok := seen[hash]; ok {
+			t.Errorf("%q and %q have one hash", this, other)
+		}
+		seen[hash] = this
+	}
+	if q, err := (Options{Snapshot: "synchronous"}).Package(p); err != nil {
+		t.Error(err)
+	} else if hash, _ := q.Hash(); seen[hash] != fmt.Sprint("", 0) {
+		t.Error("synchronous is not the default")
+	}
+	for _, o := range []Options{{Snapshot: "torn"}, {Snapshot: "bounded-skew"}, {Snapshot: "zero-skew", Skew: 1}, {Skew: 1}} {
+		if _, err := o.Package(p); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// TestOpen_saysTheKind holds what a shell says of itself.
+func TestOpen_saysTheKind(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		kind shell.Kind
+		skew uint64
+	}{
+		{Options{}, shell.Synchronous, 0},
+		{Options{Snapshot: "relaxed"}, shell.Relaxed, 0},
+		{Options{Snapshot: "zero-skew"}, shell.ZeroSkew, 0},
+		{Options{Snapshot: "bounded-skew", Skew: math.MaxUint64}, shell.BoundedSkew, math.MaxUint64},
+	} {
+		if b := build(t, "newreno", nil, c.o); b.shell.Kind != c.kind || b.shell.Skew != c.skew {
+			t.Errorf("%+v is %v with a skew of %d", c.o, b.shell.Kind, b.shell.Skew)
+		}
+	}
+}
