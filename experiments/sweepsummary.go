@@ -167,7 +167,7 @@ func describe(root string, runs []*Summary, seed uint64) []ScoreSummary {
 		}
 	}
 	for i := range out {
-		out[i].Description = stats.Describe(values[i], seed)
+		out[i].Description = Describe(out[i].Metric, values[i], seed)
 		out[i].NotMeasured = len(runs) - len(values[i])
 	}
 	return out

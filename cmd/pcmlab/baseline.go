@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/experiments"
 	"github.com/pcmlab/pcmlab/experiments/compare"
-	"github.com/pcmlab/pcmlab/experiments/stats"
 )
 
 // baselineDir is where baselines lie unless --dir says otherwise: in the user's repository, beside what they judge.
@@ -194,7 +194,7 @@ func (e *env) printBaseline(b *compare.Baseline) error {
 					values = append(values, *v)
 				}
 			}
-			d := stats.Describe(values, 1)
+			d := experiments.Describe(s.Metric, values, 1)
 			show := func(v *float64) string {
 				if v == nil {
 					return "-"

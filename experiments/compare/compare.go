@@ -185,7 +185,7 @@ func seedOf(seed uint64, parts ...string) uint64 {
 
 func (s *ScoreChange) measure(seed uint64, interval bool) {
 	if interval {
-		s.Before, s.After = stats.Describe(s.before.values, seed), stats.Describe(s.after.values, seed+1)
+		s.Before, s.After = experiments.Describe(s.Metric, s.before.values, seed), experiments.Describe(s.Metric, s.after.values, seed+1)
 	} else {
 		s.Before, s.After = stats.Figures(s.before.values), stats.Figures(s.after.values)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/pcmlab/pcmlab/analysis/report"
 	"github.com/pcmlab/pcmlab/experiments"
 	"github.com/pcmlab/pcmlab/experiments/pages"
-	"github.com/pcmlab/pcmlab/experiments/stats"
 	"github.com/pcmlab/pcmlab/internal/spec"
 )
 
@@ -255,7 +254,7 @@ func (f *Figure) scores() (*content, error) {
 					}
 				}
 			}
-			d := stats.Describe(sample, 1)
+			d := experiments.Describe(score.Metric, sample, 1)
 			y, low, high := math.NaN(), math.NaN(), math.NaN()
 			if d.Median != nil {
 				y = *d.Median

@@ -216,7 +216,7 @@ func describe(c *cell, s Score, seed uint64) described {
 			out.values, out.runs = append(out.values, v), append(out.runs, r)
 		}
 	}
-	out.d = stats.Describe(out.values, seed)
+	out.d = experiments.Describe(s.Metric, out.values, seed)
 	return out
 }
 

@@ -18,16 +18,17 @@ var Usual = []string{"goodput()", "utilisation()", "jain()", "ce_share()", "cnps
 
 // Score is one number that runs have: a metric of a run, a phase or a flow.
 type Score struct {
-	Name string
-	Unit string
+	Name   string
+	Unit   string
+	Metric string
 
-	metric, phase, flow string
+	phase, flow string
 }
 
 // Of is the score of a run; NaN when it was not measured.
 func (s Score) Of(r *experiments.Summary) float64 {
 	for i := range r.Scores {
-		if x := &r.Scores[i]; x.Metric == s.metric && x.Phase == s.phase && x.Flow == s.flow {
+		if x := &r.Scores[i]; x.Metric == s.Metric && x.Phase == s.phase && x.Flow == s.flow {
 			if x.Value == nil {
 				return math.NaN()
 			}

@@ -43,6 +43,16 @@ func Describe(x []float64, seed uint64) Description {
 	return d
 }
 
+// Within is d with intervals that do not go beyond what values there can be: the normal noise and Student's curve know no bounds.
+func (d Description) Within(least, most float64) Description {
+	for _, ci := range []**Interval{&d.MeanCI, &d.MedianCI} {
+		if *ci != nil {
+			*ci = &Interval{min(max((*ci).Low, least), most), min(max((*ci).High, least), most)}
+		}
+	}
+	return d
+}
+
 // Figures is Describe without the interval of the median, which takes most of the time.
 func Figures(x []float64) Description {
 	d := Description{N: len(x), Outliers: Outliers(x)}

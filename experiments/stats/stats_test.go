@@ -229,3 +229,22 @@ func TestTwoGroups(t *testing.T) {
 		t.Error("one value is no group")
 	}
 }
+
+func TestWithin(t *testing.T) {
+	d := Describe([]float64{0, 0, 0, 0, 871}, 1)
+	if d.MedianCI.Low >= 0 || d.MeanCI.Low >= 0 {
+		t.Fatalf("intervals %v and %v of a skewed count do not go below 0: the test proves nothing", d.MedianCI, d.MeanCI)
+	}
+	whole := *d.MeanCI
+	w := d.Within(0, 1000)
+	if w.MedianCI.Low != 0 || w.MeanCI.Low != 0 || w.MeanCI.High != min(1000, whole.High) || w.Median != d.Median {
+		t.Errorf("within 0 and 1000: median %v %v, mean %v", *w.Median, *w.MedianCI, *w.MeanCI)
+	}
+	if *d.MeanCI != whole {
+		t.Error("the interval that was there before is changed")
+	}
+	if w := Describe([]float64{0.99, 0.97, 0.999, 1, 0.96}, 1).Within(0, 1); w.MeanCI.High > 1 || w.MedianCI.High > 1 {
+		t.Errorf("intervals of an index end at %v and %v", w.MeanCI.High, w.MedianCI.High)
+	}
+	Describe(nil, 1).Within(0, 1)
+}
