@@ -29,6 +29,9 @@ func Formats() []Format { return []Format{FormatFloat, Q16, Q32, Q42} }
 // String is the name: float, q16.16, q32.32 or q42.22.
 func (f Format) String() string { return formats[f].name }
 
+// Words are the bits of a word, and those of them behind the point; 0, 0 of floating point.
+func (f Format) Words() (word, fraction int) { return formats[f].word, formats[f].bits }
+
 // ParseFormat finds a representation by its name; "" is float.
 func ParseFormat(name string) (Format, error) {
 	if name == "" {
