@@ -9,7 +9,7 @@ LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbac
 
 export CGO_ENABLED = 0
 
-.PHONY: all setup build demo test check unit lab bench fuzz cross clean
+.PHONY: all setup build demo test check unit lab bench fuzz mutants cross clean
 
 all: build
 
@@ -45,6 +45,9 @@ bench: ## every benchmark, with the figures that docs/performance.md quotes
 
 fuzz: ## each fuzzer for FUZZTIME
 	.ci/fuzz $(FUZZTIME)
+
+mutants: ## each rule of RDCC off, one at a time: a test must notice
+	.ci/mutants
 
 clean:
 	rm -rf $(BIN)

@@ -70,7 +70,7 @@ func (d *Datagram) Decode(b []byte) error {
 	if length < max(int(of.len), HeaderLen) && on(RuleLengthOfType) {
 		return ErrShort
 	}
-	if of.len == 0 {
+	if of.len == 0 && on(RuleUnknownType) {
 		return ErrType
 	}
 	if len(b) < int(of.len) {

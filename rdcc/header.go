@@ -103,9 +103,12 @@ func (t Type) String() string {
 // open makes room for n octets behind b, writes the header and returns b with that room, and the room alone. What is not
 // the header is for the caller to write, all of it.
 func (h *Header) open(b []byte, t Type, n int) (all, room []byte) {
+	if undefined := h.Flags &^ ofType[t].flags; undefined != 0 && on(RuleFlagsNotSent) {
+		h.Flags &^= undefined
+	}
 	all = slices.Grow(b, n)[:len(b)+n]
 	room = all[len(b):]
 	binary.BigEndian.PutUint64(room, uint64(Version<<4)<<56|uint64(t)<<48|uint64(n)<<32|uint64(h.Assoc))
-	binary.BigEndian.PutUint64(room[8:], uint64(h.Epoch)<<48|uint64(h.Flags&ofType[t].flags)<<32|uint64(h.Seq))
+	binary.BigEndian.PutUint64(room[8:], uint64(h.Epoch)<<48|uint64(h.Flags)<<32|uint64(h.Seq))
 	return all, room
 }

@@ -56,7 +56,10 @@ type RoCEBinding struct {
 
 // Value is the Binding Value: queue pair in bits 63 to 40, MSN in 39 to 16, number of messages in 15 to 0.
 func (r RoCEBinding) Value() uint64 {
-	return uint64(r.DestQP)<<40 | uint64(r.MSN&0xffffff)<<16 | uint64(r.Messages)
+	if r.MSN > 0xffffff && on(RuleMSN24) {
+		r.MSN &= 0xffffff
+	}
+	return uint64(r.DestQP)<<40 | uint64(r.MSN)<<16 | uint64(r.Messages)
 }
 
 // RoCEBindingOf takes a Binding Value of kind BindingRoCEv2 apart.

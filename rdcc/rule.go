@@ -19,6 +19,9 @@ const (
 	RuleWeightClamped                    // CREDIT_REQUEST: a weight of zero is 1
 	RuleSerialArithmetic                 // Common Header: sequence numbers compare in serial number arithmetic
 	RuleRateNotZero                      // CREDIT_GRANT, decision 16: a rate on the wire is never rounded to zero
+	RuleUnknownType                      // Error Handling and Recovery: unknown types are discarded
+	RuleFlagsNotSent                     // Common Header: undefined flags are zero when sent
+	RuleMSN24                            // Transport Bindings, decision 25: the MSN is a number of 24 bits
 )
 
 // Rules of the sender (package sender) begin here.
@@ -39,6 +42,9 @@ var ruleNames = [256]string{
 	RuleWeightClamped:    "WeightClamped",
 	RuleSerialArithmetic: "SerialArithmetic",
 	RuleRateNotZero:      "RateNotZero",
+	RuleUnknownType:      "UnknownType",
+	RuleFlagsNotSent:     "FlagsNotSent",
+	RuleMSN24:            "MSN24",
 }
 
 // String is the rule's name, as in docs/rdcc-conformance.md.

@@ -1,0 +1,23 @@
+// Package rdcctest is for the tests of RDCC's machines.
+package rdcctest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/pcmlab/pcmlab/rdcc"
+)
+
+// Off are the rules that this run of the tests does without: those that the environment variable PCMLAB_RDCC_OFF names
+// (`make mutants` sets it, to one rule at a time). A machine's tests give them to its Config's unexported field off.
+func Off() (off rdcc.RuleSet) {
+	for _, name := range strings.Fields(os.Getenv("PCMLAB_RDCC_OFF")) {
+		r, ok := rdcc.RuleNamed(name)
+		if !ok {
+			panic(fmt.Sprintf("PCMLAB_RDCC_OFF: no rule is named %q", name))
+		}
+		off.Add(r)
+	}
+	return off
+}
