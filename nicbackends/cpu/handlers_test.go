@@ -19,7 +19,7 @@ import (
 )
 
 // written builds a package from its texts.
-func written(t *testing.T, name, yaml, c string) *built {
+func written(t *testing.T, name, yaml, c string, o Options) *built {
 	t.Helper()
 	dir := t.TempDir()
 	for ext, text := range map[string]string{".yaml": yaml, ".c": c} {
@@ -31,10 +31,10 @@ func written(t *testing.T, name, yaml, c string) *built {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buildPackage(t, p, Options{})
+	return buildPackage(t, p, o)
 }
 
-// TestTriggers_vectors: each case is a package of its own, whose handler notes what it sees.
+// TestTriggers_vectors: each case is a package of its own, whose handler notes what it sees, in each kind of shell.
 func TestTriggers_vectors(t *testing.T) {
 	type signal struct {
 		Accum, Mode string
@@ -77,49 +77,51 @@ func TestTriggers_vectors(t *testing.T) {
 				fmt.Fprintf(&vars, "  - {name: SEEN_%s, type: uint}\n", name)
 				fmt.Fprintf(&body, "\tset_var_uint(SEEN_%s, get_signal(%s));\n", name, name)
 			}
-			b := written(t, "noted", yaml.String()+"variables:\n"+vars.String(), "#include \"pcmh.h\"\n#include \"noted.h\"\nint algorithm_main()\n{\n"+body.String()+"\treturn PCM_SUCCESS;\n}\n")
-			f, err := b.shell.NewFlow(0, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			r := &run{T: t, built: b, flow: f}
-			in := &shell.Input{}
-			for i, step := range c.Steps {
-				if step.I == "poll" {
-					f.Flush(in, &r.seen)
-					in = &shell.Input{}
-					if r.seen.Fired != step.O.Mask {
-						t.Errorf("poll %d: mask %b, want %b %v", i, r.seen.Fired, step.O.Mask, step.O.Fired)
-					}
-					for name, want := range step.O.Snapshot {
-						part, at := r.at(name)
-						if got := f.Peek(part, at); got != want {
-							t.Errorf("poll %d: %s is %d, want %d", i, name, got, want)
-						}
-						part, at = r.at("SEEN_" + name)
-						if got := f.Peek(part, at); r.seen.Fired != 0 && got != want {
-							t.Errorf("poll %d: the handler saw %s as %d, want %d", i, name, got, want)
-						}
-					}
-					continue
+			for _, o := range append([]Options{{}}, policies...) {
+				b := written(t, "noted", yaml.String()+"variables:\n"+vars.String(), "#include \"pcmh.h\"\n#include \"noted.h\"\nint algorithm_main()\n{\n"+body.String()+"\treturn PCM_SUCCESS;\n}\n", o)
+				f, err := b.shell.NewFlow(0, 1)
+				if err != nil {
+					t.Fatal(err)
 				}
-				// A flush checks triggers, too. So what has one waits for the poll, as a datapath that coalesces holds it back, and the rest goes in at once.
-				now := &shell.Input{}
-				for name, v := range step.I.(map[string]any)["ev"].(map[string]any) {
-					source, n := sources[name], uint64(v.(float64))
-					switch s := c.Signals[name]; {
-					case s.Thr == nil:
-						give(now, source, n)
-					case s.Accum == "SUM" && in.Mask&(1<<source) != 0:
-						give(in, source, in.ACK+n) // of the file's signals with sums, only ACK comes twice
-					default:
-						give(in, source, n)
+				t.Cleanup(f.Close)
+				r := &run{T: t, built: b, flow: f}
+				in := &shell.Input{}
+				for i, step := range c.Steps {
+					if step.I == "poll" {
+						f.Flush(in, &r.seen)
+						in = &shell.Input{}
+						if r.seen.Fired != step.O.Mask {
+							t.Errorf("%s, poll %d: mask %b, want %b %v", o.Snapshot, i, r.seen.Fired, step.O.Mask, step.O.Fired)
+						}
+						for name, want := range step.O.Snapshot {
+							part, at := r.at(name)
+							if got := f.Peek(part, at); got != want {
+								t.Errorf("%s, poll %d: %s is %d, want %d", o.Snapshot, i, name, got, want)
+							}
+							part, at = r.at("SEEN_" + name)
+							if got := f.Peek(part, at); r.seen.Fired != 0 && got != want {
+								t.Errorf("%s, poll %d: the handler saw %s as %d, want %d", o.Snapshot, i, name, got, want)
+							}
+						}
+						continue
 					}
-				}
-				f.Flush(now, &r.seen)
-				if r.seen.Fired != 0 && now.Mask != 0 {
-					t.Errorf("step %d: fired %b without a trigger", i, r.seen.Fired)
+					// A flush checks triggers, too. So what has one waits for the poll, as a datapath that coalesces holds it back, and the rest goes in at once.
+					now := &shell.Input{}
+					for name, v := range step.I.(map[string]any)["ev"].(map[string]any) {
+						source, n := sources[name], uint64(v.(float64))
+						switch s := c.Signals[name]; {
+						case s.Thr == nil:
+							give(now, source, n)
+						case s.Accum == "SUM" && in.Mask&(1<<source) != 0:
+							give(in, source, in.ACK+n) // of the file's signals with sums, only ACK comes twice
+						default:
+							give(in, source, n)
+						}
+					}
+					f.Flush(now, &r.seen)
+					if r.seen.Fired != 0 && now.Mask != 0 {
+						t.Errorf("%s, step %d: fired %b without a trigger", o.Snapshot, i, r.seen.Fired)
+					}
 				}
 			}
 		})
@@ -158,7 +160,7 @@ func TestHash_isXXH64(t *testing.T) {
 	}
 	b := written(t, "hashed", "algorithm: {name: hashed}\nsignals:\n  - {name: Q, type: PCM_SIG_QUEUE, accumulation: PCM_SIG_ACCUM_LAST}\n"+
 		"  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\nvariables:\n  - {name: H, type: uint}\n",
-		"#include \"pcmh.h\"\n#include \"hashed.h\"\nint algorithm_main()\n{\n\tset_var_uint(H, HASH(get_signal(Q)));\n\treturn PCM_SUCCESS;\n}\n")
+		"#include \"pcmh.h\"\n#include \"hashed.h\"\nint algorithm_main()\n{\n\tset_var_uint(H, HASH(get_signal(Q)));\n\treturn PCM_SUCCESS;\n}\n", Options{})
 	f, err := b.shell.NewFlow(0, 1)
 	if err != nil {
 		t.Fatal(err)
