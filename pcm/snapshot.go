@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Snapshot is how a shell's handler gets its signals (sections 5.3 of the paper). The zero value is Synchronous.
+// Snapshot is how a shell's handler gets its signals (section 5.3 of the paper). The zero value is Synchronous.
 type Snapshot uint8
 
 // Synchronous handlers run in the thread of the datapath. The others run apart from it, and their snapshots differ in what signals of
@@ -41,13 +41,3 @@ func ParseSnapshot(name string) (Snapshot, error) {
 
 // counted: a snapshot looks at how many updates were under way.
 func (s Snapshot) counted() bool { return s == ZeroSkew || s == BoundedSkew }
-
-// Tick is the unit of the times that a shell's caller gives: Num / Den nanoseconds. The zero value is one nanosecond.
-type Tick struct{ Num, Den uint64 }
-
-func (t Tick) orNS() Tick {
-	if t == (Tick{}) {
-		return Tick{1, 1}
-	}
-	return t
-}

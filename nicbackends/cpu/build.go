@@ -24,6 +24,7 @@ type Options struct {
 	// most updates that a snapshot of bounded-skew may be apart. Both are part of the hash.
 	Snapshot string
 	Skew     uint64
+	Tick     pcm.Tick // of the times that callers give; the zero value is 1 ns. It is part of the hash
 }
 
 // Package is p as the options want it built, whose hash is that of the shell.
@@ -39,10 +40,16 @@ func (o Options) Package(p *pcm.Package) (*pcm.Package, error) {
 	if (o.Skew != 0) != (snapshot == pcm.BoundedSkew) {
 		return p, fmt.Errorf("a skew of %d with snapshots that are %s: bounded-skew wants one of at least 1 update, and nothing else has one", o.Skew, snapshot)
 	}
-	if o.Frac == "" && o.Snapshot == "" {
+	if o.Frac == "" && o.Snapshot == "" && o.Tick == (pcm.Tick{}) {
 		return p, nil
 	}
 	q := *p
+	if o.Tick != (pcm.Tick{}) {
+		q.Tick = o.Tick
+		if err := q.CheckTick(); err != nil {
+			return p, err
+		}
+	}
 	if o.Frac != "" {
 		q.Format = format
 	}

@@ -148,6 +148,7 @@ func sanitized(t *testing.T, program string, events uint64) (string, error) {
 func TestAsync_hasNoRaces(t *testing.T) {
 	const events = 3000
 	tsan := []string{"-O1", "-fsanitize=thread"}
+	sanitized(t, program(t, threaded[0].o, "threads.c", nil, tsan...), 1) // or skips all
 	for _, c := range threaded {
 		t.Run(c.o.Snapshot, func(t *testing.T) {
 			said, err := sanitized(t, program(t, c.o, "threads.c", nil, tsan...), events)
