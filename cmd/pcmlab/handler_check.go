@@ -18,6 +18,7 @@ type checkOptions struct {
 	together  bool
 	cc        string
 	output    string
+	snapshot  string
 }
 
 func newHandlerCheck(e *env) *cobra.Command {
@@ -36,6 +37,7 @@ func newHandlerCheck(e *env) *cobra.Command {
 	cmd.Flags().StringSliceVar(&o.platforms, "platform", []string{"cpu"}, "platforms that it is to run on: cpu, uccl, htsim, docapcc, onep, or all")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "what cannot be proven is a mistake")
 	cmd.Flags().BoolVar(&o.together, "same-flow", false, "the packages are to run on one flow: they must not set the same control")
+	cmd.Flags().StringVar(&o.snapshot, "snapshot", "synchronous", "how its shell gives it signals: synchronous, relaxed, zero-skew or bounded-skew")
 	cmd.Flags().StringVar(&o.cc, "cc", "", "C compiler (cc)")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "table (lines) or json")
 	return cmd
@@ -73,6 +75,10 @@ func (e *env) runHandlerCheck(c *cobra.Command, o *checkOptions, args []string) 
 	if err != nil {
 		return err
 	}
+	snapshot, err := pcm.ParseSnapshot(o.snapshot)
+	if err != nil {
+		return usagef("--snapshot: %w", err)
+	}
 	var all []checkedPackage
 	var packages []*pcm.Package
 	var failed []error
@@ -88,7 +94,7 @@ func (e *env) runHandlerCheck(c *cobra.Command, o *checkOptions, args []string) 
 			continue
 		}
 		for i, pl := range platforms {
-			r, err := check.File(c.Context(), w.path, d, check.Options{Platform: pl, Strict: o.strict, CC: o.cc})
+			r, err := check.File(c.Context(), w.path, d, check.Options{Platform: pl, Strict: o.strict, CC: o.cc, Snapshot: snapshot})
 			if err != nil {
 				failed = append(failed, err)
 				break

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write what was found into the golden files")
 
-// optionsOf reads the line "options: strict platform=docapcc" of a comment.
+// optionsOf reads the line "options: strict platform=docapcc snapshot=relaxed" of a comment.
 func optionsOf(t *testing.T, comment string) Options {
 	t.Helper()
 	var o Options
@@ -26,6 +26,13 @@ func optionsOf(t *testing.T, comment string) Options {
 			continue
 		}
 		for _, word := range strings.Fields(list) {
+			if policy, ok := strings.CutPrefix(word, "snapshot="); ok {
+				var err error
+				if o.Snapshot, err = pcm.ParseSnapshot(policy); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
 			name, ok := strings.CutPrefix(word, "platform=")
 			if !ok {
 				o.Strict = true

@@ -16,6 +16,7 @@ type Options struct {
 	Platform *pcm.Platform // nil: cpu, which has everything
 	Strict   bool          // what cannot be proven is a mistake
 	CC       string        // C compiler of the host; "" means cc
+	Snapshot pcm.Snapshot  // of the shell that it is to run in
 }
 
 // Report is what was found.
@@ -117,6 +118,7 @@ func (c *checker) platform() {
 			c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s: %s (%s): %s", pl.Name, g.Name, g.Source, g.Why))
 		}
 	}
+	c.paths()
 	has := func(s pcm.Signal) bool { return s.Trigger != nil }
 	any := false
 	for _, s := range c.p.Signals {
@@ -131,6 +133,21 @@ func (c *checker) platform() {
 	for i, v := range c.p.Vars {
 		if v.Type == pcm.Float {
 			c.add(Refusal, place{c.p.File, c.p.Pos("variables", i, "type")}, "float", "declare it frac, which is fixed point there", "platform %s has no floating point: variable %s", pl.Name, v.Name)
+		}
+	}
+}
+
+// paths warns of what one value cannot say (section 5.4 of the paper): an asynchronous shell gathers what several packets brought before the
+// handler runs, and of their paths a LAST signal keeps one.
+func (c *checker) paths() {
+	if c.o.Snapshot == pcm.Synchronous {
+		return
+	}
+	for i, s := range c.p.Signals {
+		path := s.Source == pcm.ACKEV || s.Source == pcm.ECNEV || s.Source == pcm.NACKEV
+		if support := c.o.Platform.Signals[s.Source].Support; path && s.Accum == pcm.Last && (support == pcm.Native || support == pcm.Adapted) {
+			c.add(Warning, place{c.p.File, c.p.Pos("signals", i, "accumulation")}, "last-path", "a synchronous shell calls it for each packet",
+				"a %s shell may gather several packets in one call: of their paths, %s keeps the last one alone, while counts are of all", c.o.Snapshot, s.Name)
 		}
 	}
 }

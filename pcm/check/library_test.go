@@ -29,6 +29,29 @@ func TestLibrary_hasNoFinding(t *testing.T) {
 	}
 }
 
+// TestLibrary_pathsUnderAsynchronousShells: of the library, those that learn paths from acknowledgements are warned about, and nothing else is.
+func TestLibrary_pathsUnderAsynchronousShells(t *testing.T) {
+	warned := map[string]bool{"reps": true, "strack": true, "strack_light": true}
+	for _, name := range handlers.Names() {
+		p, err := handlers.Load(name, pcm.Deployment{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Package(t.Context(), p, Options{Snapshot: pcm.Relaxed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Findings {
+			if f.Rule != "last-path" || f.Severity != Warning {
+				t.Error(f)
+			}
+		}
+		if (len(r.Findings) > 0) != warned[name] {
+			t.Errorf("%s: %v", name, r.Findings)
+		}
+	}
+}
+
 // TestSDK_hasWarningsOnly checks the packages of the published SDK, which are no part of the project: PCMLAB_SDK names their folder.
 func TestSDK_hasWarningsOnly(t *testing.T) {
 	sdk := os.Getenv("PCMLAB_SDK")
