@@ -19,13 +19,13 @@ import (
 func newHandlerCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handler",
-		Short: "Handler packages of the PCM programming model: look, write, check, build, run",
+		Short: "Handler packages of the PCM programming model: look, write, check, build, run, measure",
 		Long: "A handler package is a congestion-control or load-balancing policy: NAME.yaml names the signals that it reads, the controls that\n" +
 			"it sets, its variables and constants; NAME.c is the policy. NAME is one of the library ('pcmlab handler ls'), a folder that\n" +
 			"holds NAME.yaml, or that file. See docs/handlers.md.",
 		Example: "  pcmlab handler ls\n  pcmlab handler new mycc && pcmlab handler check mycc",
 	}
-	cmd.AddCommand(newHandlerLs(e), newHandlerShow(e), newHandlerNew(e), newHandlerCheck(e), newHandlerBuild(e), newHandlerRun(e))
+	cmd.AddCommand(newHandlerLs(e), newHandlerShow(e), newHandlerNew(e), newHandlerCheck(e), newHandlerBuild(e), newHandlerRun(e), newHandlerBench(e))
 	return cmd
 }
 

@@ -1,0 +1,7 @@
+#include "pcmh.h"
+#include "empty.h"
+
+int algorithm_main()
+{
+	return PCM_SUCCESS;
+}

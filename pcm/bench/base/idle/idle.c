@@ -1,0 +1,7 @@
+#include "pcmh.h"
+#include "idle.h"
+
+int algorithm_main()
+{
+	return PCM_SUCCESS;
+}
