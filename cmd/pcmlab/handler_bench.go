@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ type benchOptions struct {
 	flows, workers []int
 	order          string
 	events, repeat int
+	time           time.Duration
 	rates          []string
 	output         string
 
@@ -62,7 +64,8 @@ func newHandlerBench(e *env) *cobra.Command {
 	f.IntSliceVar(&o.flows, "flows", []int{1024}, "flows that take turns, 1 to 131072 and more")
 	f.StringVar(&o.order, "order", bench.RoundRobin, "how they take turns: round-robin or interleaved")
 	f.IntSliceVar(&o.workers, "workers", []int{1}, "threads that share the flows, each pinned to a core")
-	f.IntVar(&o.events, "events", 500000, "events in one measurement")
+	f.IntVar(&o.events, "events", 0, "events in one measurement, of any row (as many as take --time)")
+	f.DurationVar(&o.time, "time", 5*time.Millisecond, "how long one measurement takes")
 	f.IntVar(&o.repeat, "repeat", 5, "measurements of each trace")
 	f.StringSliceVar(&o.rates, "rate", []string{"100Gbps", "400Gbps", "800Gbps", "1.6Tbps"}, "link rates that the budget of reactions is worked out for")
 	f.StringVarP(&o.output, "output", "o", "table", "table, json or csv")
@@ -124,10 +127,16 @@ func (o *benchOptions) check(args []string) ([]string, error) {
 	for _, n := range []struct {
 		flag          string
 		v, least, top int
-	}{{"events", o.events, 1, 1 << 30}, {"repeat", o.repeat, 1, 1000}, {"seeds", o.seeds, 1, 100}} {
+	}{{"events", o.events, 0, 1 << 30}, {"repeat", o.repeat, 1, 1000}, {"seeds", o.seeds, 1, 100}} {
 		if n.v < n.least || n.v > n.top {
 			return nil, usagef("--%s %d: need %d to %d", n.flag, n.v, n.least, n.top)
 		}
+	}
+	if _, err := pcm.ParseFormat(o.frac); o.frac != "" && err != nil {
+		return nil, usagef("--frac: %w", err)
+	}
+	if o.time < time.Microsecond || o.time > time.Minute {
+		return nil, usagef("--time %v: need 1us to 1m", o.time)
 	}
 	o.budget = nil
 	for _, text := range o.rates {
@@ -215,7 +224,11 @@ func (b *benchRun) build(names []string) (err error) {
 	if len(bench.Placements(b.cores)) == 0 && b.o.has(bench.Other) {
 		b.skipped = append(b.skipped, "the control plane on another core: this machine has one hardware thread")
 	}
-	b.add(form{what: "empty call", form: "base", object: call, mode: bench.Sync, beside: -1})
+	for _, m := range []bench.Mode{bench.Sync, bench.Alone, bench.Other} {
+		if m == bench.Sync || b.o.has(m) && (m == bench.Alone || len(bench.Placements(b.cores)) > 0) {
+			b.add(form{what: "empty call", form: "base", object: call, mode: m, beside: -1})
+		}
+	}
 	for _, name := range bench.Base {
 		p, err := bench.LoadBase(name)
 		if err != nil {
@@ -243,11 +256,6 @@ func (b *benchRun) build(names []string) (err error) {
 
 // handler adds a package's shells, and its hand-written form.
 func (b *benchRun) handler(name string, first bool) error {
-	if b.o.frac != "" {
-		if _, err := pcm.ParseFormat(b.o.frac); err != nil {
-			return usagef("--frac: %w", err)
-		}
-	}
 	p, err := b.soundPackage(b.c, &b.o.handlerFlags, name, "cpu", b.o.cc)
 	if err != nil {
 		return err
@@ -288,7 +296,7 @@ func (b *benchRun) shells(p *pcm.Package, f form, modes []bench.Mode, o cpu.Opti
 			continue
 		}
 		if async {
-			continue // TODO-ASYNC o.Snapshot = benchSnapshot
+			o.Snapshot = benchSnapshot
 		}
 		if objects[async] == "" {
 			q, err := o.Package(p)
@@ -318,9 +326,9 @@ func (b *benchRun) fractions() error {
 			key, handler, what string
 			flags              []string
 		}{
-			{"transformed", "swift", "q32.32 reciprocals", nil},
-			{"digit", "swift_divide", "q32.32 digit by digit", nil},
-			{"newton", "swift_divide", "q32.32 Newton", []string{"-DPCM_SQRT_NEWTON"}},
+			{"transformed", "swift", "reciprocals", nil},
+			{"digit", "swift_divide", "digit by digit", nil},
+			{"newton", "swift_divide", "Newton", []string{"-DPCM_SQRT_NEWTON"}},
 		} {
 			p, err := handlers.Load(way.handler, pcm.Deployment{})
 			if err != nil {
@@ -333,7 +341,7 @@ func (b *benchRun) fractions() error {
 				what, note = what+", soft", "Swift with divides in software; on the paper's core "+bench.PaperFractions[way.key]
 			}
 			before := len(b.forms)
-			f := form{what: what, form: "fixed point", kind: bench.Sender, note: note, beside: beside}
+			f := form{what: what, form: fixedPoint, kind: bench.Sender, note: note, beside: beside}
 			if err := b.shells(p, f, []bench.Mode{bench.Sync}, o); err != nil {
 				return err
 			}
@@ -397,7 +405,10 @@ func (b *benchRun) mix(ctx context.Context, kind bench.Kind, mix bench.Mix, flow
 	if err != nil {
 		return err
 	}
-	job := bench.Job{Events: filepath.Join(b.dir, "events"), Order: filepath.Join(b.dir, "order"), Flows: flows, Calls: max(b.o.events, 2*flows), Repeat: b.o.repeat, Warmup: 1}
+	job := bench.Job{Trace: filepath.Join(b.dir, "trace"), Order: filepath.Join(b.dir, "order"), Flows: flows, Least: 2 * flows, Time: b.o.time, Repeat: b.o.repeat}
+	if b.o.events > 0 {
+		job.Least, job.Time = b.o.events, 0
+	}
 	if err := os.WriteFile(job.Order, bench.AppendOrder(nil, order), 0o644); err != nil {
 		return err
 	}
@@ -428,7 +439,7 @@ func (b *benchRun) mix(ctx context.Context, kind bench.Kind, mix bench.Mix, flow
 	samples := make([][]bench.Sample, len(job.Rows))
 	for s := range b.o.seeds {
 		events := bench.Generate(kind, mix, b.path, b.o.seed+uint64(s), traceEvents)
-		if err := os.WriteFile(job.Events, bench.AppendEvents(nil, events), 0o644); err != nil {
+		if err := os.WriteFile(job.Trace, bench.AppendEvents(nil, events), 0o644); err != nil {
 			return err
 		}
 		all, err := bench.Run(ctx, b.program, job)

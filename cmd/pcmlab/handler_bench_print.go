@@ -13,6 +13,9 @@ import (
 	"github.com/pcmlab/pcmlab/pcm/bench"
 )
 
+// fixedPoint is the form of the rows of --fixed.
+const fixedPoint = "fixed point"
+
 func (b *benchRun) print() error {
 	switch b.o.output {
 	case "json":
@@ -27,16 +30,25 @@ func (b *benchRun) print() error {
 type benchGroup struct {
 	kind           bench.Kind
 	flows, workers int
+	fixed          bool
+}
+
+func (m *measured) group() benchGroup {
+	return benchGroup{m.traced, m.flows, m.workers, m.form.form == fixedPoint}
 }
 
 func (b *benchRun) printTables() error {
 	if !b.quiet {
-		fmt.Fprintf(b.stdout, "%s, %s; %s, %s of %d measurements of %d events each\n", machineText(), b.compiler(), b.o.order, count(b.o.seeds, "seed"), b.o.repeat, b.o.events)
+		each := b.o.time.String()
+		if b.o.events > 0 {
+			each = count(b.o.events, "event")
+		}
+		fmt.Fprintf(b.stdout, "%s, %s; %s, %s of %s of %s\n", machineText(), b.compiler(), b.o.order, count(b.o.seeds, "seed"), count(b.o.repeat, "measurement"), each)
 		fmt.Fprintf(b.stdout, "ns an event of one worker, call and loop included; calls/s of all workers; x by hand: times as long as the law written by hand\n")
 	}
 	var groups []benchGroup
 	for _, m := range b.results {
-		if g := (benchGroup{m.traced, m.flows, m.workers}); !slices.Contains(groups, g) {
+		if g := m.group(); !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
@@ -62,7 +74,7 @@ func (b *benchRun) printGroup(g benchGroup) error {
 	var lines [][]*measured // of one form at one place, by mix
 	for i := range b.results {
 		m := &b.results[i]
-		if (benchGroup{m.traced, m.flows, m.workers}) != g {
+		if m.group() != g {
 			continue
 		}
 		if !slices.Contains(mixes, m.mix) {
@@ -78,13 +90,18 @@ func (b *benchRun) printGroup(g benchGroup) error {
 		lines[at] = append(lines[at], m)
 	}
 	t := b.newTable()
-	columns := []analysis.Column{{Name: "what", Wrap: true}, {Name: "runs"}}
+	columns := []analysis.Column{{Name: "what"}, {Name: "runs"}}
 	for _, m := range mixes {
 		columns = append(columns, analysis.Column{Name: m, Numeric: true})
 	}
 	columns = append(columns, analysis.Column{Name: "M calls/s", Numeric: true}, analysis.Column{Name: "x by hand", Numeric: true}, analysis.Column{Name: "spread", Numeric: true})
+	title := fmt.Sprintf("%s, %s, %s", g.kind, count(g.flows, "flow"), count(g.workers, "worker"))
+	if g.fixed {
+		columns[len(columns)-2].Name = "x reciprocals"
+		title = "Swift in Q32.32, " + title
+	}
 	t.columns(columns)
-	t.title(fmt.Sprintf("%s, %s, %s", g.kind, count(g.flows, "flow"), count(g.workers, "worker")))
+	t.title(title)
 	for _, l := range lines {
 		cells := []string{l[0].name(), l[0].runs()}
 		calls, ratios, spread := []float64{}, []float64{}, 0.0
@@ -157,13 +174,13 @@ func (b *benchRun) printBudget() {
 	if len(order) == 0 {
 		return
 	}
-	fmt.Fprintln(b.stdout, "\nReactions, by the slowest of the traces:")
+	fmt.Fprintln(b.stdout, "\nReactions to packets of 4 KiB, by the slowest of the traces:")
 	for _, k := range order {
 		var parts []string
 		for _, r := range b.o.budget {
-			parts = append(parts, fmt.Sprintf("%s of 4 KiB at %v", bench.Budget(float64(r), slowest[k]), r))
+			parts = append(parts, fmt.Sprintf("%s at %v", bench.Budget(float64(r), slowest[k]), r))
 		}
-		fmt.Fprintf(b.stdout, "  %s (%s, %s) with %s reacts to %s\n", k.name, k.runs, count(k.flows, "flow"), count(k.workers, "worker"), strings.Join(parts, ", "))
+		fmt.Fprintf(b.stdout, "  %s, %s, %s, %s: a reaction to %s\n", k.name, k.runs, count(k.flows, "flow"), count(k.workers, "worker"), strings.Join(parts, ", "))
 	}
 }
 
@@ -194,7 +211,7 @@ func (b *benchRun) printDoubts() {
 			if len(notes) == 1 {
 				fmt.Fprintln(b.stdout)
 			}
-			fmt.Fprintf(b.stdout, "%s (%s): %s\n", m.what, m.placement, m.note)
+			fmt.Fprintf(b.stdout, "%s: %s\n", m.what, m.note)
 		}
 	}
 	for _, s := range b.skipped {
@@ -242,6 +259,7 @@ type benchJSON struct {
 	CallsPerS     *float64 `json:"calls_per_s"`     // of the handler; null: it was never called
 	EventsPerCall *float64 `json:"events_per_call"` // above 1 where events came together
 	VsHandWritten *float64 `json:"x_hand_written"`
+	VsReciprocals *float64 `json:"x_reciprocals"` // of fixed point
 	Full          bool     `json:"datapath_waited"`
 	Note          *string  `json:"note"`
 	Doubts        []string `json:"doubts"`
@@ -252,14 +270,18 @@ func (b *benchRun) figures() []benchJSON {
 	for i := range b.results {
 		m := &b.results[i]
 		f := benchJSON{m.what, m.form.form, string(m.mode), m.placement, m.workers, m.flows, b.o.order, m.mix, round(m.figure.Median), round(m.figure.Low), round(m.figure.High),
-			round(m.figure.Spread()), round(m.above), nil, nil, nil, m.figure.Full, nullable(m.note), append([]string{}, m.figure.Doubts(b.load)...)}
+			round(m.figure.Spread()), round(m.above), nil, nil, nil, nil, m.figure.Full, nullable(m.note), append([]string{}, m.figure.Doubts(b.load)...)}
 		if m.figure.Each > 0 {
 			calls, each := math.Round(m.figure.Calls), round(m.figure.Each)
 			f.CallsPerS, f.EventsPerCall = &calls, &each
 		}
 		if m.ratio > 0 {
 			ratio := round(m.ratio)
-			f.VsHandWritten = &ratio
+			if m.form.form == fixedPoint {
+				f.VsReciprocals = &ratio
+			} else {
+				f.VsHandWritten = &ratio
+			}
 		}
 		all = append(all, f)
 	}
@@ -288,13 +310,19 @@ func (b *benchRun) printJSON() error {
 		Compiler string              `json:"compiler"`
 		Seeds    []uint64            `json:"seeds"`
 		Repeat   int                 `json:"repeat"`
-		Events   int                 `json:"events"`
+		Events   *int                `json:"events"` // of a measurement; null: as many as take time_ns
+		Time     *int64              `json:"time_ns"`
 		Load     *float64            `json:"load_of_others"` // share of the machine; null: not known
 		Figures  []benchJSON         `json:"figures"`
 		Budget   []budget            `json:"reactions"` // packets of 4 KiB
 		Skipped  []string            `json:"not_measured"`
 		Paper    []bench.PaperNumber `json:"paper"` // the paper's, of the paper's machines
-	}{"pcmlab/handler-bench/v1", machineText(), b.compiler(), nil, b.o.repeat, b.o.events, nil, b.figures(), []budget{}, append([]string{}, b.skipped...), bench.Paper}
+	}{"pcmlab/handler-bench/v1", machineText(), b.compiler(), nil, b.o.repeat, nil, nil, nil, b.figures(), []budget{}, append([]string{}, b.skipped...), bench.Paper}
+	if ns := b.o.time.Nanoseconds(); b.o.events > 0 {
+		doc.Events = &b.o.events
+	} else {
+		doc.Time = &ns
+	}
 	for s := range b.o.seeds {
 		doc.Seeds = append(doc.Seeds, b.o.seed+uint64(s))
 	}
@@ -318,7 +346,7 @@ func (b *benchRun) printJSON() error {
 
 func (b *benchRun) printCSV() error {
 	w := csv.NewWriter(b.stdout)
-	w.Write([]string{"what", "form", "mode", "placement", "workers", "flows", "order", "trace", "ns_per_event", "ns_p10", "ns_p90", "ns_above_empty_call", "calls_per_s", "events_per_call", "x_hand_written"})
+	w.Write([]string{"what", "form", "mode", "placement", "workers", "flows", "order", "trace", "ns_per_event", "ns_p10", "ns_p90", "ns_above_empty_call", "calls_per_s", "events_per_call", "x_hand_written", "x_reciprocals"})
 	opt := func(v *float64) string {
 		if v == nil {
 			return ""
@@ -327,7 +355,7 @@ func (b *benchRun) printCSV() error {
 	}
 	for _, f := range b.figures() {
 		w.Write([]string{f.What, f.Form, f.Mode, f.Placement, fmt.Sprint(f.Workers), fmt.Sprint(f.Flows), f.Order, f.Trace, fmt.Sprint(f.NS), fmt.Sprint(f.Low), fmt.Sprint(f.High),
-			fmt.Sprint(f.AboveEmpty), opt(f.CallsPerS), opt(f.EventsPerCall), opt(f.VsHandWritten)})
+			fmt.Sprint(f.AboveEmpty), opt(f.CallsPerS), opt(f.EventsPerCall), opt(f.VsHandWritten), opt(f.VsReciprocals)})
 	}
 	w.Flush()
 	return w.Error()

@@ -337,7 +337,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
+	code := 0
+	if file := os.Getenv(sdkChild); file != "" {
+		code = sdkChildMain(file)
+	} else {
+		code = m.Run()
+	}
 	os.RemoveAll(tempDir)
 	os.Exit(code)
 }

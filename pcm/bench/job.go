@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Mode is where the two halves of a shell run.
@@ -38,18 +39,18 @@ func (r Row) Workers() int {
 
 // Job is one run of the program: rows that take turns over one trace.
 type Job struct {
-	Events, Order string // files
-	Flows         int
-	Calls         int // in one measurement
-	Repeat        int
-	Warmup        int
-	Rows          []Row
+	Trace, Order string // files
+	Flows        int
+	Least        int           // events in one measurement
+	Time         time.Duration // that one is to take; 0: it has just Least events
+	Repeat       int
+	Rows         []Row
 }
 
 // Text is what the program reads.
 func (j Job) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "events %s\norder %s\nflows %d\ncalls %d\nrepeat %d\nwarmup %d\n", j.Events, j.Order, j.Flows, j.Calls, j.Repeat, j.Warmup)
+	fmt.Fprintf(&b, "trace %s\norder %s\nflows %d\nevents %d\ntime %d\nrepeat %d\n", j.Trace, j.Order, j.Flows, j.Least, j.Time.Nanoseconds(), j.Repeat)
 	for _, r := range j.Rows {
 		fmt.Fprintf(&b, "row %s %s", r.Mode, r.Object)
 		for _, c := range r.Cores {

@@ -121,6 +121,8 @@ func Budget(bps, calls float64) string {
 	switch k := PacketsEach(bps, calls); {
 	case k == 1:
 		return "every packet"
+	case k < 1.05:
+		return "nearly every packet"
 	case k < 10:
 		return fmt.Sprintf("one in %.1f packets", k)
 	default:

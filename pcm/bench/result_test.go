@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParse_readsWhatTheProgramSays(t *testing.T) {
-	j := Job{Events: "e", Order: "o", Flows: 4, Calls: 10, Repeat: 2, Warmup: 1, Rows: []Row{{"a.so", Sync, []int{0}}, {"b.so", Other, []int{0, 1}}}}
-	if got, want := j.Text(), "events e\norder o\nflows 4\ncalls 10\nrepeat 2\nwarmup 1\nrow sync a.so 0\nrow other b.so 0 1\n"; got != want {
+	j := Job{Trace: "e", Order: "o", Flows: 4, Least: 10, Time: time.Millisecond, Repeat: 2, Rows: []Row{{"a.so", Sync, []int{0}}, {"b.so", Other, []int{0, 1}}}}
+	if got, want := j.Text(), "trace e\norder o\nflows 4\nevents 10\ntime 1000000\nrepeat 2\nrow sync a.so 0\nrow other b.so 0 1\n"; got != want {
 		t.Errorf("job:\n%s", got)
 	}
 	const said = "sample 0 0 100 10 10 7 0 0\nsample 1 0 400 10 5 7 20 3\nsample 0 1 120 10 10 7 0 0\nsample 1 1 360 10 5 7 0 0\n"
@@ -82,6 +83,7 @@ func TestBudget(t *testing.T) {
 		{100e9, 40e6, "every packet"}, // 3.05 M packets/s
 		{800e9, 11.83e6, "one in 2.1 packets"},
 		{1.6e12, 1e6, "one in 49 packets"},
+		{1.6e12, 48e6, "nearly every packet"}, // 48.8 M packets/s
 	} {
 		if got := Budget(c.bps, c.calls); got != c.want {
 			t.Errorf("%g bit/s with %g calls/s: %s, want %s", c.bps, c.calls, got, c.want)

@@ -1,9 +1,12 @@
 /*
  * The microbenchmark: reads what to measure from standard input, one line each, and writes one line for each measurement.
  *
- *	events FILE            struct bench_event, as many as there are
+ *	trace FILE             struct bench_event, as many as there are
  *	order FILE             uint32_t
- *	flows N  calls N  repeat N  warmup N
+ *	flows N
+ *	events N               at least, in one measurement
+ *	time NS                that one is to take; 0: it has just that many events
+ *	repeat N
  *	row MODE FILE CORE...  what to measure: shared object, and a core for each worker; for mode other, pairs of cores
  *
  * Modes: sync is pcm_flush; alone has pcm_note, pcm_serve and pcm_read in one thread; other has the datapath's half on the first
@@ -74,11 +77,12 @@ struct row {
 	enum mode mode;
 	char file[4096];
 	int cores[2 * MAX_WORKERS], workers;
+	uint64_t n; /* events of a measurement */
 	struct pcm_flow *(*create)(uint64_t now, uint64_t seed);
 	void (*destroy)(struct pcm_flow *);
 	void (*flush)(struct pcm_flow *, const struct pcm_input *, struct pcm_output *);
 	int (*note)(struct pcm_flow *, const struct pcm_input *);
-	void (*serve)(struct pcm_flow *, uint64_t now, struct pcm_output *);
+	int (*serve)(struct pcm_flow *, uint64_t now, struct pcm_output *);
 	void (*read)(const struct pcm_flow *, struct pcm_output *);
 	void (*loop)(struct bench_work *); /* its own */
 	void **flows;
@@ -89,14 +93,17 @@ static struct row *rows[MAX_ROWS];
 static int n_rows;
 static struct bench_event *events;
 static uint32_t *order;
-static uint64_t n_events, n_order, n_flows = 1, n_calls = 100000, n_repeat = 5, n_warmup = 1;
+static uint64_t n_events, n_order, n_flows = 1, n_least = 1, n_time, n_repeat = 1;
 
 /* The way from the datapath to the control plane: flows that are due. One writes, one reads. */
 #define RING 1024 /* a power of two */
+#define TAKE 32
 struct ring {
-	_Alignas(64) _Atomic uint64_t head;
-	_Alignas(64) _Atomic uint64_t tail;
-	_Alignas(64) uint32_t flow[RING];
+	_Alignas(128) _Atomic uint64_t head;
+	_Atomic uint64_t now; /* the datapath's time */
+	_Atomic bool done;
+	_Alignas(128) _Atomic uint64_t tail;
+	_Alignas(128) uint32_t flow[RING];
 };
 
 struct worker {
@@ -104,9 +111,7 @@ struct worker {
 	struct bench_work *work;
 	pthread_barrier_t *start;
 	struct ring *ring; /* mode other */
-	_Atomic uint8_t *waiting; /* of each flow: it is on its way already */
-	_Atomic bool *done, *ready;
-	_Atomic uint64_t *clock; /* the datapath's time, for the control plane */
+	uint64_t *put;     /* the datapath's: how many had been put on their way with the last one of each flow */
 	int core;
 	uint64_t begin, end, cpu, full;
 };
@@ -156,7 +161,22 @@ static void loop_alone(struct row *r, struct bench_work *w)
 	w->sum = sum;
 }
 
-/* The datapath: notes what happened, says which flow is due, and reads what the flow is to do. */
+static inline void pause_a_little(void)
+{
+#if defined __x86_64__
+	for (int i = 0; i < 16; i++)
+		__builtin_ia32_pause();
+#elif defined __aarch64__
+	for (int i = 0; i < 16; i++)
+		__asm__ volatile("isb");
+#endif
+}
+
+/*
+ * The datapath: notes what happened, puts the flow on its way when it is due and not yet on it, and reads what it is to do. Where a flow
+ * is, the datapath knows from its own notes and from how far the control plane has come. That is looked at again, after a fence, before
+ * a flow is left out: either it is put on its way, or the control plane has not taken it yet and sees what was noted.
+ */
 static void loop_datapath(struct worker *me)
 {
 	struct row *r = me->row;
@@ -164,29 +184,38 @@ static void loop_datapath(struct worker *me)
 	struct ring *ring = me->ring;
 	struct pcm_input in = BENCH_ONES;
 	struct pcm_output out = {0};
-	uint64_t sum = 0, head = 0, tail = 0;
+	uint64_t sum = 0, head = 0, tail = 0, full = 0;
 	for (uint64_t i = 0; i < w->n; i++) {
 		struct bench_step s = bench_next(w);
 		struct pcm_flow *f = w->flows[s.flow];
 		bench_fill(&in, w, s);
-		if (r->note(f, &in) && !atomic_exchange_explicit(&me->waiting[s.flow], 1, memory_order_acq_rel)) {
-			if (head - tail == RING)
-				tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-			while (head - tail == RING) { /* as a datapath with a queue of completions would wait */
-				me->full++;
+		if (r->note(f, &in)) {
+			if (me->put[s.flow] > tail) {
+				atomic_thread_fence(memory_order_seq_cst);
 				tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
 			}
-			ring->flow[head % RING] = s.flow;
-			atomic_store_explicit(me->clock, w->now, memory_order_relaxed);
-			atomic_store_explicit(&ring->head, ++head, memory_order_release);
+			if (me->put[s.flow] <= tail) {
+				for (bool again = false; head - tail == RING; again = true) { /* as a datapath lets completions wait */
+					full += !again;
+					if (again)
+						pause_a_little();
+					tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+				}
+				ring->flow[head % RING] = s.flow;
+				atomic_store_explicit(&ring->now, w->now, memory_order_relaxed);
+				atomic_store_explicit(&ring->head, ++head, memory_order_release);
+				me->put[s.flow] = head;
+			}
 		}
 		r->read(f, &out);
 		sum += sum_of(&out);
 	}
 	w->sum = sum;
-	atomic_store_explicit(me->done, true, memory_order_release);
+	me->full = full;
+	atomic_store_explicit(&ring->done, true, memory_order_release);
 }
 
+/* The control plane: takes what is on its way, then serves it. */
 static void loop_control(struct worker *me)
 {
 	struct row *r = me->row;
@@ -195,19 +224,25 @@ static void loop_control(struct worker *me)
 	struct pcm_output out = {0};
 	uint64_t calls = 0, tail = 0;
 	for (;;) {
-		bool last = atomic_load_explicit(me->done, memory_order_acquire);
-		uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-		if (head == tail) {
+		uint32_t taken[TAKE];
+		bool last = atomic_load_explicit(&ring->done, memory_order_acquire);
+		uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire), now = atomic_load_explicit(&ring->now, memory_order_relaxed), n = head - tail;
+		if (n == 0) {
 			if (last)
 				break;
+			pause_a_little();
 			continue;
 		}
-		uint64_t now = atomic_load_explicit(me->clock, memory_order_relaxed);
-		while (tail != head) {
-			uint32_t flow = ring->flow[tail % RING];
-			atomic_store_explicit(&ring->tail, ++tail, memory_order_release);
-			atomic_exchange_explicit(&me->waiting[flow], 0, memory_order_acq_rel); /* before: what comes now is noted anew */
-			r->serve(w->flows[flow], now, &out);
+		n = n < TAKE ? n : TAKE;
+		for (uint64_t i = 0; i < n; i++)
+			taken[i] = ring->flow[(tail + i) % RING];
+		tail += n;
+		atomic_store_explicit(&ring->tail, tail, memory_order_release);
+		atomic_thread_fence(memory_order_seq_cst);
+		for (uint64_t i = 0; i < n; i++) {
+			/* Once more when the updates came too fast for a snapshot; when the handler asks for it, the next event does. */
+			while (r->serve(w->flows[taken[i]], now, &out) && !out.fired && !out.failed)
+				;
 			calls += out.fired != 0;
 		}
 	}
@@ -237,12 +272,10 @@ static void *work(void *arg)
 		loop_sync(me->row, me->work);
 	else if (me->row->mode == MODE_ALONE)
 		loop_alone(me->row, me->work);
-	else if (me->done == NULL)
-		die("mode other without a datapath");
-	else if (me->ready)
-		loop_control(me);
-	else
+	else if (me->put)
 		loop_datapath(me);
+	else
+		loop_control(me);
 	me->end = clock_ns(CLOCK_MONOTONIC);
 	me->cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	return NULL;
@@ -300,7 +333,7 @@ static void prepare(struct row *r)
 	}
 }
 
-static void measure(int index, uint64_t n, int64_t repetition)
+static uint64_t measure(int index, uint64_t n, int64_t repetition)
 {
 	struct row *r = rows[index];
 	int each = r->mode == MODE_OTHER ? 2 : 1, threads = r->workers * each;
@@ -316,18 +349,12 @@ static void measure(int index, uint64_t n, int64_t repetition)
 			continue;
 		if (i % each) { /* the control plane shares what its datapath has */
 			w[i].ring = w[i - 1].ring;
-			w[i].waiting = w[i - 1].waiting;
-			w[i].done = w[i - 1].done;
-			w[i].clock = w[i - 1].clock;
-			w[i].ready = w[i].done;
 			continue;
 		}
-		if (posix_memalign((void **)&w[i].ring, 64, sizeof *w[i].ring))
+		if (posix_memalign((void **)&w[i].ring, 128, sizeof *w[i].ring))
 			die("no memory");
 		memset(w[i].ring, 0, sizeof *w[i].ring);
-		w[i].waiting = allocated(n_flows, sizeof *w[i].waiting);
-		w[i].done = allocated(64, 1);
-		w[i].clock = allocated(64, 1);
+		w[i].put = allocated(n_flows, sizeof *w[i].put);
 	}
 	for (int i = 0; i < threads; i++) {
 		int rc = pthread_create(&id[i], NULL, work, &w[i]);
@@ -345,19 +372,20 @@ static void measure(int index, uint64_t n, int64_t repetition)
 		if (i % each == 0) {
 			done += w[i].work->n;
 			sum += w[i].work->sum;
-			free(w[i].ring);
-			free(w[i].waiting);
-			free(w[i].done);
-			free(w[i].clock);
 		}
 		if (i % each == each - 1)
 			calls += w[i].work->calls;
+	}
+	for (int i = 0; i < threads; i += each) { /* only now: the control plane ends after its datapath */
+		free(w[i].ring);
+		free(w[i].put);
 	}
 	if (repetition >= 0)
 		printf("sample %d %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", index, repetition, end - begin, done, calls, sum,
 		       lost, full);
 	pthread_barrier_destroy(&start);
 	free(w);
+	return end - begin;
 }
 
 static void add_row(char *rest)
@@ -393,18 +421,18 @@ int main(void)
 		sscanf(line + used, "%" SCNu64, &n);
 		if (sscanf(line + used, "%4095s", file) != 1)
 			die("%s: nothing follows", key);
-		if (!strcmp(key, "events"))
+		if (!strcmp(key, "trace"))
 			events = contents(file, &size), n_events = size / sizeof *events;
 		else if (!strcmp(key, "order"))
 			order = contents(file, &size), n_order = size / sizeof *order;
 		else if (!strcmp(key, "flows"))
 			n_flows = n;
-		else if (!strcmp(key, "calls"))
-			n_calls = n;
+		else if (!strcmp(key, "events"))
+			n_least = n;
+		else if (!strcmp(key, "time"))
+			n_time = n;
 		else if (!strcmp(key, "repeat"))
 			n_repeat = n;
-		else if (!strcmp(key, "warmup"))
-			n_warmup = n;
 		else if (!strcmp(key, "row"))
 			add_row(line + used);
 		else
@@ -416,12 +444,16 @@ int main(void)
 	for (int i = 0; i < n_rows; i++)
 		prepare(rows[i]);
 	/* Every flow is touched before anything counts: its pages, its caches as far as they reach, and its way through the handler. */
-	uint64_t warm = n_calls > n_order ? n_calls : n_order;
-	for (uint64_t k = 0; k < n_warmup; k++)
-		for (int i = 0; i < n_rows; i++)
-			measure(i, warm, -1);
+	uint64_t warm = n_time && n_order > n_least ? n_order : n_least;
+	for (int i = 0; i < n_rows; i++) {
+		measure(i, warm, -1);
+		uint64_t took = measure(i, warm, -1);
+		rows[i]->n = n_time ? (uint64_t)((double)n_time / (double)(took ? took : 1) * (double)warm) : 0;
+		if (rows[i]->n < n_least)
+			rows[i]->n = n_least;
+	}
 	for (uint64_t k = 0; k < n_repeat; k++)
 		for (int i = 0; i < n_rows; i++)
-			measure(i, n_calls, (int64_t)k);
+			measure(i, rows[i]->n, (int64_t)k);
 	return 0;
 }
