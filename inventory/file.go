@@ -64,7 +64,22 @@ type nicSettings struct {
 	ECN      *bool      `yaml:"ecn" doc:"data packets are ECN-capable; true when absent"`
 	Priority *int       `yaml:"priority" doc:"802.1p priority of data packets; 0 when absent" min:"0" max:"7" example:"3"`
 	DCQCN    *bool      `yaml:"dcqcn" doc:"the NIC's own congestion control; the backend's default when absent"`
-	Handler  string     `yaml:"handler" doc:"PCM handler that decides in place of it: a name (pcmlab handler ls) or the path of a package" example:"swift" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*"`
+	Handler  string     `yaml:"handler" doc:"PCM handler that decides in place of it, for all flows: a name (pcmlab handler ls), the path of a package, or none" example:"swift" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*"`
+
+	Handlers []fileHandler `yaml:"handlers" doc:"several PCM handlers, each for the flows that it matches; the first that sets a control of a flow keeps it"`
+}
+
+type fileHandler struct {
+	Handler string                `yaml:"handler,required" doc:"a name (pcmlab handler ls), the path of a package, or none: the NIC's own congestion control" example:"swift" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*"`
+	Match   *fileHandlerMatch     `yaml:"match" doc:"the flows that it is for; all when absent"`
+	Set     spec.Map[spec.Scalar] `yaml:"set" doc:"constants of the package that have another value: a number or an expression" keys:"[A-Za-z_][A-Za-z0-9_]*"`
+}
+
+type fileHandlerMatch struct {
+	To   spec.OneOrMany[netip.Prefix] `yaml:"to" doc:"where the flow goes: a network or several, one of which must hold" example:"192.0.2.0/24"`
+	DSCP *int                         `yaml:"dscp" doc:"DSCP of its data packets" min:"0" max:"63" example:"26"`
+	QP   spec.Scalar                  `yaml:"qp" doc:"which queue pair of its process, from 1: 2, or 2-4" example:"1"`
+	Role string                       `yaml:"role" doc:"role that the playbook gives to the host where it goes" example:"receiver" pattern:"[a-z][a-z0-9_-]*"`
 }
 
 type fileNIC struct {

@@ -71,7 +71,8 @@ type NIC struct {
 	ECN      bool         // data packets are ECN-capable (ECT(0)); default true
 	Priority int          // 802.1p priority, 0..7
 	DCQCN    *bool        // nil: the backend's default (softnic: on)
-	Handler  string       // PCM handler that decides in place of the NIC's own control loop: a name of the library, or a package's path; "": none
+
+	Handlers []HandlerRule // PCM handlers that decide in place of the NIC's own control loop, by flow
 }
 
 // Switch is a switch of the lab. Its thresholds hold for each of its ports.

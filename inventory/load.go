@@ -90,8 +90,9 @@ func (b *builder) host(name string, f *fileHost) *Host {
 		Key: b.path(first(own.Key, def.Key)), KnownHosts: b.path(first(own.KnownHosts, def.KnownHosts)),
 	}
 	for i := range f.NICs {
-		n := b.nic(&f.NICs[i])
-		b.nicPaths[n] = spec.P("hosts", name, "nics", i)
+		at := spec.P("hosts", name, "nics", i)
+		n := b.nic(&f.NICs[i], at)
+		b.nicPaths[n] = at
 		h.NICs = append(h.NICs, n)
 	}
 	return h
@@ -109,7 +110,7 @@ func (b *builder) path(p string) string {
 	return filepath.Join(filepath.Dir(abs), p)
 }
 
-func (b *builder) nic(f *fileNIC) *NIC {
+func (b *builder) nic(f *fileNIC, at spec.Path) *NIC {
 	def := b.file.Defaults.NIC
 	if def == nil {
 		def = &nicSettings{}
@@ -118,7 +119,7 @@ func (b *builder) nic(f *fileNIC) *NIC {
 		Device: first(f.Device, def.Device), Netdev: first(f.Netdev, def.Netdev), IP: f.IP,
 		Port: or(f.Port, or(def.Port, 1)), GIDIndex: pick(f.GIDIndex, def.GIDIndex), Backend: first(f.Backend, def.Backend),
 		Rate: first(f.Rate, def.Rate), MTU: or(f.MTU, or(def.MTU, 1500)), DSCP: or(f.DSCP, or(def.DSCP, 0)),
-		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN), Handler: first(f.Handler, def.Handler),
+		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN), Handlers: b.handlerRules(&f.nicSettings, at, def),
 	}
 }
 

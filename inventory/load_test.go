@@ -16,6 +16,7 @@ import (
 var compare = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmpopts.IgnoreFields(Lab{}, "File"),
+	cmpopts.IgnoreUnexported(HandlerRule{}),
 	cmpopts.EquateEmpty(),
 }
 

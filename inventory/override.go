@@ -59,6 +59,7 @@ func OverrideAll(l *Lab, settings []Setting) error {
 	if err != nil {
 		return overrideError(settings, err)
 	}
+	keepPlaces(l, changed)
 	*l = *changed
 	return nil
 }
@@ -105,10 +106,7 @@ var overrides = map[string]map[string]setter{
 			return setSwitch(&t.nic.DCQCN, v)
 		},
 		"handler": func(t target, v string) error {
-			t.nic.Handler = v
-			if v == "none" {
-				t.nic.Handler = ""
-			}
+			t.nic.Handler, t.nic.Handlers = AbsoluteHandler(v), nil
 			return nil
 		},
 		"ecn":       func(t target, v string) error { return setSwitch(&t.nic.ECN, v) },

@@ -35,7 +35,7 @@ func TestOverride_changesWhatItNames(t *testing.T) {
 		want       func(*Lab)
 	}{
 		{"nic.dcqcn", "off", func(l *Lab) { everyNIC(l, func(n *NIC) { n.DCQCN = &off }) }},
-		{"nic.handler", "swift", func(l *Lab) { everyNIC(l, func(n *NIC) { n.Handler = "swift" }) }},
+		{"nic.handler", "swift", func(l *Lab) { everyNIC(l, func(n *NIC) { n.Handlers = []HandlerRule{{Handler: "swift"}} }) }},
 		{"nic.handler", "none", func(*Lab) {}},
 		{"nic.dcqcn", "default", func(*Lab) {}},
 		{"nic.ecn", "off", func(l *Lab) { everyNIC(l, func(n *NIC) { n.ECN = false }) }},

@@ -48,9 +48,11 @@ func hostFile(h *Host) fileHost {
 		f.SSH = &fileSSH{Address: h.SSH.Address, Port: h.SSH.Port, User: h.SSH.User, Key: h.SSH.Key, Jump: h.SSH.Jump, KnownHosts: h.SSH.KnownHosts}
 	}
 	for _, n := range h.NICs {
-		f.NICs = append(f.NICs, fileNIC{IP: n.IP, nicSettings: nicSettings{
+		w := fileNIC{IP: n.IP, nicSettings: nicSettings{
 			Device: n.Device, Netdev: n.Netdev, Port: unless(max(n.Port, 1), 1), GIDIndex: pick(n.GIDIndex, nil), Backend: n.Backend, Rate: n.Rate,
-			MTU: unless(first(n.MTU, 1500), 1500), DSCP: unless(n.DSCP, 0), ECN: unless(n.ECN, true), Priority: unless(n.Priority, 0), DCQCN: pick(n.DCQCN, nil), Handler: n.Handler}})
+			MTU: unless(first(n.MTU, 1500), 1500), DSCP: unless(n.DSCP, 0), ECN: unless(n.ECN, true), Priority: unless(n.Priority, 0), DCQCN: pick(n.DCQCN, nil)}}
+		writeHandlers(&w.nicSettings, n.Handlers)
+		f.NICs = append(f.NICs, w)
 	}
 	return f
 }

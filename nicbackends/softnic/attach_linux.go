@@ -147,6 +147,10 @@ func (a *attachment) handle(r request, fds []int, out *reply) error {
 		return s.loop.do(func(time.Duration) { l := s.loop.late.summary(); out.Lateness = &l })
 	case r.Op == "set" && r.Set != nil:
 		return s.set(*r.Set)
+	case r.Op == "calls" && r.Calls != "":
+		h, err := s.writeCalls(r.Calls)
+		out.Calls = h
+		return err
 	}
 	return fmt.Errorf("request %q: unknown, or without its arguments", r.Op)
 }
@@ -175,8 +179,8 @@ func (a *attachment) create(r createRequest, fds []int, out *reply) error {
 	}
 	q := &attachedQP{a: a, mem: mem}
 	var createErr error
-	err = a.s.loop.do(func(now time.Duration) {
-		q.q, createErr = a.s.nic.CreateQP(engine.Options{Now: now,
+	err = a.s.loop.do(func(time.Duration) {
+		q.q, createErr = a.s.nic.CreateQP(engine.Options{
 			PD: a.id, Local: mem, MTU: r.MTU, TrafficClass: r.TrafficClass, Timeout: r.Timeout, RetryCount: r.RetryCount,
 			RNRRetry: 7, MinRNRTimer: 12, SendDepth: max(r.SendDepth, 1), RecvDepth: max(r.RecvDepth, 0),
 		})
@@ -213,9 +217,9 @@ func (a *attachment) connect(qpn uint32, r connectRequest) error {
 		return err
 	}
 	var connectErr error
-	err = a.s.loop.do(func(time.Duration) {
+	err = a.s.loop.do(func(now time.Duration) {
 		q.source, q.rkey, q.va = &source{fd}, r.RKey, r.VA
-		connectErr = q.q.Connect(remote.As4(), r.QPN, r.PSN, port)
+		connectErr = q.q.Connect(now, remote.As4(), r.QPN, r.PSN, port)
 	})
 	if err != nil && q.source == nil {
 		unix.Close(fd)

@@ -14,8 +14,9 @@ import (
 )
 
 var (
-	_ nicbackends.Backend = Backend{}
-	_ nicbackends.Handled = Backend{}
+	_ nicbackends.Backend   = Backend{}
+	_ nicbackends.Handled   = Backend{}
+	_ nicbackends.Diagnosed = Backend{}
 )
 
 // Backend is the software NIC as experiments see it: through pcmlab's own commands on its host. The zero value is ready.
@@ -29,7 +30,7 @@ func (Backend) Caps() []nicbackends.Cap {
 	return []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC}
 }
 
-// Setup switches DCQCN as the inventory says, on unless it says off, loads the NIC's handler or takes one away, and starts the count
+// Setup switches DCQCN as the inventory says, on unless it says off, loads the NIC's handlers or takes them away, and starts the count
 // of lateness anew.
 func (Backend) Setup(ctx context.Context, h remote.Host, lab *inventory.Lab, nic *inventory.NIC) error {
 	on := nic.DCQCN == nil || *nic.DCQCN
@@ -38,7 +39,7 @@ func (Backend) Setup(ctx context.Context, h remote.Host, lab *inventory.Lab, nic
 		state = "on"
 	}
 	_, err := run(ctx, h, "set up NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "dcqcn="+state, "handler=none", "lateness=reset")
-	if err != nil || nic.Handler == "" {
+	if err != nil || len(nic.Handlers) == 0 {
 		return err
 	}
 	return deploy(ctx, h, lab, nic)

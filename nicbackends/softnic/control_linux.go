@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pcmlab/pcmlab/pcm/calls"
 )
 
 // Control asks a running NIC: what `pcmlab nic show`, `counters` and `set` do.
@@ -54,6 +56,18 @@ func (c *Control) Lateness() (Lateness, error) {
 		return Lateness{}, errors.New("lateness: empty reply")
 	}
 	return *r.Lateness, nil
+}
+
+// WriteCalls has the NIC write its log of handlers' invocations to a file of this host.
+func (c *Control) WriteCalls(path string) (calls.Header, error) {
+	r, err := c.conn.call(request{Op: "calls", Calls: path})
+	if err != nil {
+		return calls.Header{}, err
+	}
+	if r.Calls == nil {
+		return calls.Header{}, errors.New("calls: empty reply")
+	}
+	return *r.Calls, nil
 }
 
 // Set changes settings of the running NIC.

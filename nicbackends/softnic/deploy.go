@@ -3,6 +3,7 @@ package softnic
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -11,52 +12,77 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/spec"
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
 	"github.com/pcmlab/pcmlab/pcm"
+	"github.com/pcmlab/pcmlab/pcm/calls"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
 )
 
-// deploy compiles the NIC's handler for this lab, ships it, loads it, and reads back that it is the one. It returns what to set.
+// deploy compiles the NIC's handlers for this lab, ships and loads them, and reads back that they are the ones, in their order.
 func deploy(ctx context.Context, h remote.Host, lab *inventory.Lab, nic *inventory.NIC) error {
-	p, err := HandlerPackage(lab, nic)
-	if err != nil {
-		return err
-	}
-	object, hash, err := compiled(ctx, p)
-	if err != nil {
-		return err
-	}
 	bin, err := h.Binary(ctx)
 	if err != nil {
 		return err
 	}
-	target := path.Join(path.Dir(path.Dir(bin)), "shells", hash+".so")
-	if _, err := run(ctx, h, "make the folder of handlers", "mkdir", "-p", path.Dir(target)); err != nil {
+	folder := path.Join(path.Dir(path.Dir(bin)), "shells")
+	if _, err := run(ctx, h, "make the folder of handlers", "mkdir", "-p", folder); err != nil {
 		return err
 	}
-	f, err := os.Open(object)
-	if err != nil {
-		return err
+	args := []string{"pcmlab", "nic", "set", "--device", nic.Device}
+	var names, hashes []string
+	for i := range nic.Handlers {
+		r := &nic.Handlers[i]
+		setting := HandlerSetting{Shell: inventory.NoHandler, Match: r.Match}
+		names, hashes = append(names, r.Handler), append(hashes, "")
+		if r.Handler != inventory.NoHandler {
+			p, mistakes := handlerPackage(fabricOf(lab, nic), i, r)
+			if len(mistakes) > 0 {
+				return fmt.Errorf("host %s: NIC %s: %w", h.Name(), nic.Device, mistakes[0])
+			}
+			object, hash, err := compiled(ctx, p)
+			if err != nil {
+				return err
+			}
+			setting.Shell = path.Join(folder, hash+".so")
+			for _, s := range p.Signals {
+				setting.Signals = append(setting.Signals, s.Name)
+			}
+			if !slices.Contains(hashes, hash) {
+				if err := put(ctx, h, object, setting.Shell); err != nil {
+					return err
+				}
+			}
+			hashes[i] = hash
+		}
+		args = append(args, "handler="+setting.String())
 	}
-	defer f.Close()
-	if err := h.Put(ctx, target, 0o644, f); err != nil {
-		return err
-	}
-	if _, err := run(ctx, h, "load handler "+p.Name+" into NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "handler="+target); err != nil {
+	if _, err := run(ctx, h, "load handlers "+strings.Join(names, ", ")+" into NIC "+nic.Device, args...); err != nil {
 		return err
 	}
 	s, err := show(ctx, h, nic)
 	if err != nil {
 		return err
 	}
-	if s.Handler == nil || s.Handler.Hash != hash {
-		return fmt.Errorf("host %s: NIC %s: handler %s was set, but the NIC says that it runs %v", h.Name(), nic.Device, p.Name, s.Handler)
+	for i, hash := range hashes {
+		if len(s.Handlers) != len(hashes) || s.Handlers[i].Hash != hash || s.Handlers[i].Match != nic.Handlers[i].Match.String() {
+			return fmt.Errorf("host %s: NIC %s: handlers %s were set, but the NIC says that it runs %+v", h.Name(), nic.Device, strings.Join(names, ", "), s.Handlers)
+		}
 	}
 	return nil
+}
+
+func put(ctx context.Context, h remote.Host, object, target string) error {
+	f, err := os.Open(object)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return h.Put(ctx, target, 0o644, f)
 }
 
 func show(ctx context.Context, h remote.Host, nic *inventory.NIC) (s Status, err error) {
@@ -67,30 +93,141 @@ func show(ctx context.Context, h remote.Host, nic *inventory.NIC) (s Status, err
 	return s, err
 }
 
-// HandlerPackage is the NIC's handler with its constants for the lab.
-func HandlerPackage(lab *inventory.Lab, nic *inventory.NIC) (*pcm.Package, error) {
-	d := pcm.Deployment{Fabric: fabricOf(lab, nic)}
-	if strings.ContainsAny(nic.Handler, "/.") {
-		return pcm.Load(nic.Handler, d)
-	}
-	if names := handlers.Names(); !slices.Contains(names, nic.Handler) {
-		return nil, fmt.Errorf("handler %q: not in the library (there are: %s); a package of your own is given by its path", nic.Handler, strings.Join(names, ", "))
-	}
-	return handlers.Load(nic.Handler, d)
+// obeyed are the controls that a software NIC obeys: it has one path, and no credit.
+const obeyed = 1<<pcm.CWND | 1<<pcm.Rate
+
+// lacks says why the NIC does not obey a control.
+var lacks = map[pcm.ControlKind]string{
+	pcm.EV:       "it has no entropy: the software NIC does not choose paths",
+	pcm.PullNo:   "it has no credit: receivers of the software NIC grant none",
+	pcm.RTTProbe: "it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement",
 }
 
-// Handler implements nicbackends.Handled.
-func (Backend) Handler(lab *inventory.Lab, nic *inventory.NIC) (h nicbackends.Handler, err error) {
-	p, err := HandlerPackage(lab, nic)
+// handlerPackage is the package of a rule with its constants for the deployment, or what is wrong with it.
+func handlerPackage(fabric *pcm.Fabric, rule int, r *inventory.HandlerRule) (*pcm.Package, []HandlerMistake) {
+	var mistakes []HandlerMistake
+	wrong := func(key, fix, format string, args ...any) {
+		mistakes = append(mistakes, HandlerMistake{Rule: rule, Key: key, Message: fmt.Sprintf(format, args...), Fix: fix})
+	}
+	load := func(set map[string]string) (*pcm.Package, error) {
+		d := pcm.Deployment{Fabric: fabric, Set: set}
+		if strings.ContainsAny(r.Handler, "/.") {
+			return pcm.Load(r.Handler, d)
+		}
+		return handlers.Load(r.Handler, d)
+	}
+	if names := handlers.Names(); !strings.ContainsAny(r.Handler, "/.") && !slices.Contains(names, r.Handler) {
+		wrong("handler", spec.Suggest(r.Handler, names)+"; a package of your own is given by its path", "handler %q: not in the library", r.Handler)
+		return nil, mistakes
+	}
+	p, err := load(nil)
 	if err != nil {
-		return h, err
+		wrong("handler", "", "handler %q: %v", r.Handler, err)
+		return nil, mistakes
 	}
-	h = nicbackends.Handler{Name: p.Name, Constants: map[string]string{}}
+	var known []string
 	for _, c := range p.Constants {
-		h.Constants[c.Name] = c.Value.String()
+		known = append(known, c.Name)
 	}
-	h.Hash, err = p.Hash()
-	return h, err
+	for _, v := range p.Vars {
+		known = append(known, v.Name)
+	}
+	for _, c := range p.Controls {
+		known = append(known, c.Name)
+		if obeyed&(1<<c.Kind) == 0 {
+			wrong("handler", "", "handler %q sets %s, and %s", r.Handler, c.Kind, lacks[c.Kind])
+		}
+	}
+	if len(p.Controls) == 0 {
+		wrong("handler", "", "handler %q sets nothing", r.Handler)
+	}
+	set := map[string]string{}
+	for _, c := range r.Set {
+		if !slices.Contains(known, c.Name) {
+			wrong("set."+c.Name, spec.Suggest(c.Name, known), "handler %q has no constant %q", r.Handler, c.Name)
+			continue
+		}
+		if _, err := load(map[string]string{c.Name: c.Value}); err != nil {
+			wrong("set."+c.Name, "", "handler %q: %s = %q: %s", r.Handler, c.Name, c.Value, firstMessage(err))
+			continue
+		}
+		set[c.Name] = c.Value
+	}
+	if len(mistakes) > 0 {
+		return p, mistakes
+	}
+	if p, err = load(set); err != nil {
+		wrong("set", "", "handler %q: %s", r.Handler, firstMessage(err))
+	}
+	return p, mistakes
+}
+
+// firstMessage is a mistake of a package without its place, which is not where the user wrote.
+func firstMessage(err error) string {
+	var e *spec.Errors
+	if errors.As(err, &e) && len(e.Problems) > 0 {
+		return e.Problems[0].Message
+	}
+	return err.Error()
+}
+
+// Handlers implements nicbackends.Handled.
+func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.Handler, []HandlerMistake) {
+	var mistakes []HandlerMistake
+	list := []nicbackends.Handler{}
+	fabric := fabricOf(lab, nic)
+	var infos []HandlerInfo
+	for i := range nic.Handlers {
+		r := &nic.Handlers[i]
+		h := nicbackends.Handler{Name: r.Handler, Match: r.Match.String(), Controls: []string{}, Set: []string{}, Constants: map[string]string{}}
+		for _, c := range r.Set {
+			h.Set = append(h.Set, c.Name+"="+c.Value)
+		}
+		if r.Handler != inventory.NoHandler {
+			p, wrong := handlerPackage(fabric, i, r)
+			if p != nil {
+				h.Name = p.Name
+				for _, c := range p.Controls {
+					h.Controls = append(h.Controls, c.Kind.String())
+					h.Mask |= 1 << c.Kind
+				}
+				for _, c := range p.Constants {
+					h.Constants[c.Name] = c.Value.String()
+				}
+			}
+			if len(wrong) == 0 {
+				var err error
+				if h.Hash, err = p.Hash(); err != nil {
+					wrong = []HandlerMistake{{Rule: i, Key: "handler", Message: err.Error()}}
+				}
+			}
+			mistakes = append(mistakes, wrong...)
+		}
+		list, infos = append(list, h), append(infos, HandlerInfo{Name: h.Name})
+	}
+	for i, name := range CounterNames(infos) {
+		list[i].Counter = name
+	}
+	return list, mistakes
+}
+
+// HandlerMistake is a mistake of a rule.
+type HandlerMistake = nicbackends.HandlerMistake
+
+// LogCalls implements nicbackends.Diagnosed.
+func (Backend) LogCalls(ctx context.Context, h remote.Host, nic *inventory.NIC) error {
+	_, err := run(ctx, h, "log the calls of handlers on NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "diagnostic=on")
+	return err
+}
+
+// WriteCalls implements nicbackends.Diagnosed.
+func (Backend) WriteCalls(ctx context.Context, h remote.Host, nic *inventory.NIC, file string) (head calls.Header, err error) {
+	step := "write the calls of handlers on NIC " + nic.Device
+	out, err := run(ctx, h, step, "pcmlab", "nic", "calls", "--device", nic.Device, "-w", file, "-o", "json")
+	if err == nil {
+		err = json.Unmarshal(out, &head)
+	}
+	return head, err
 }
 
 // compiled builds the shell, or finds it in the user's cache.

@@ -2,10 +2,16 @@ package softnic
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
+	"github.com/pcmlab/pcmlab/pcm/calls"
 )
 
 // The NIC's socket is a UNIX socket of type SEQPACKET: each message is one request, reply or event.
@@ -72,11 +78,12 @@ func parseCompletion(b []byte) (c completionMessage, ok bool) {
 
 // request is a JSON request. Each op uses the part named like it.
 type request struct {
-	Op       string          `json:"op"` // info, create_qp, connect, destroy_qp, show, counters, lateness, set
+	Op       string          `json:"op"` // info, create_qp, connect, destroy_qp, show, counters, lateness, set, calls
 	CreateQP *createRequest  `json:"create_qp,omitempty"`
 	Connect  *connectRequest `json:"connect,omitempty"`
 	QPN      uint32          `json:"qpn,omitempty"` // connect, destroy_qp
 	Set      *Settings       `json:"set,omitempty"`
+	Calls    string          `json:"calls,omitempty"` // file that the log of handlers' invocations is written to
 }
 
 type createRequest struct {
@@ -107,6 +114,7 @@ type reply struct {
 	Show     *Status           `json:"show,omitempty"`
 	Counters map[string]uint64 `json:"counters,omitempty"`
 	Lateness *Lateness         `json:"lateness,omitempty"`
+	Calls    *calls.Header     `json:"calls,omitempty"`
 }
 
 type createReply struct {
@@ -119,10 +127,72 @@ type createReply struct {
 type Settings struct {
 	DCQCN   *bool  `json:"dcqcn,omitempty"`
 	RateBps *int64 `json:"rate_bps,omitempty"` // line rate as built
-	// Handler is the path of a compiled shell on this host, which decides for every queue pair in place of DCQCN; "" takes it away.
-	Handler *string `json:"handler,omitempty"`
+	// Handlers decide for the queue pairs that they match in place of DCQCN (inventory.ChooseHandlers); an empty list takes them away. It
+	// ends the diagnostic mode.
+	Handlers *[]HandlerSetting `json:"handlers,omitempty"`
+	// Diagnostic keeps a log of all invocations of handlers from now on, or throws it away.
+	Diagnostic *bool `json:"diagnostic,omitempty"`
 	// ResetLateness starts the lateness histogram anew, so that a run is judged by its own samples.
 	ResetLateness bool `json:"reset_lateness,omitempty"`
+}
+
+// HandlerSetting gives a compiled shell to queue pairs.
+type HandlerSetting struct {
+	Shell string                 `json:"shell"` // path on this host; inventory.NoHandler: DCQCN decides, and no setting behind it is looked at
+	Match inventory.HandlerMatch `json:"match"`
+	// Signals are the names of the shell's signals in their order, for the log of invocations; it names them by number without.
+	Signals []string `json:"signals,omitempty"`
+}
+
+// String is the setting as `pcmlab nic set handler=...` takes it.
+func (h HandlerSetting) String() string {
+	parts := []string{h.Shell}
+	for _, p := range h.Match.To {
+		parts = append(parts, "to="+p.String())
+	}
+	if h.Match.DSCP != nil {
+		parts = append(parts, fmt.Sprintf("dscp=%d", *h.Match.DSCP))
+	}
+	if h.Match.QP != (inventory.QPRange{}) {
+		parts = append(parts, "qp="+h.Match.QP.String())
+	}
+	if len(h.Signals) > 0 {
+		parts = append(parts, "signals="+strings.Join(h.Signals, "+"))
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParseHandlerSetting reads what String writes: SHELL.so[,to=NETWORK]...[,dscp=N][,qp=N-M][,signals=A+B].
+func ParseHandlerSetting(text string) (h HandlerSetting, err error) {
+	parts := strings.Split(text, ",")
+	h.Shell = parts[0]
+	for _, part := range parts[1:] {
+		key, value, _ := strings.Cut(part, "=")
+		var e error
+		switch key {
+		case "to":
+			var p netip.Prefix
+			if p, e = netip.ParsePrefix(value); e == nil {
+				h.Match.To = append(h.Match.To, p)
+			}
+		case "dscp":
+			var n int
+			if n, e = strconv.Atoi(value); e == nil && (n < 0 || n > 63) {
+				e = errors.New("want 0 to 63")
+			}
+			h.Match.DSCP = &n
+		case "qp":
+			h.Match.QP, e = inventory.ParseQPRange(value)
+		case "signals":
+			h.Signals = strings.Split(value, "+")
+		default:
+			e = errors.New("known keys are to, dscp, qp and signals")
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("%q: %w", part, e))
+		}
+	}
+	return h, err
 }
 
 // Info describes the device.
@@ -148,13 +218,15 @@ type GID struct {
 type Status struct {
 	Schema string `json:"schema"` // pcmlab/nic/v1
 	Info
-	DCQCN      bool         `json:"dcqcn"`
-	Handler    *HandlerInfo `json:"handler"`  // null: none
-	Receiver   string       `json:"receiver"` // udp, packet
-	QPs        []QPStatus   `json:"qps"`      // at most maxShown
-	QPCount    int          `json:"qp_count"` // all
-	LatenessNS Lateness     `json:"lateness_ns"`
-	IO         IOStats      `json:"io"`
+	DCQCN      bool            `json:"dcqcn"`
+	Handler    *HandlerInfo    `json:"handler"`  // the first of Handlers; null: none
+	Handlers   []HandlerStatus `json:"handlers"` // in the order in which they are looked at
+	Diagnostic bool            `json:"diagnostic"`
+	Receiver   string          `json:"receiver"` // udp, packet
+	QPs        []QPStatus      `json:"qps"`      // at most maxShown
+	QPCount    int             `json:"qp_count"` // all
+	LatenessNS Lateness        `json:"lateness_ns"`
+	IO         IOStats         `json:"io"`
 }
 
 const maxShown = 128
@@ -172,10 +244,11 @@ type QPStatus struct {
 	Alpha      float64    `json:"alpha"`
 	DCQCNPhase string     `json:"dcqcn_phase"`
 
-	HandlerRuns   uint64 `json:"handler_runs"`
-	HandlerFailed bool   `json:"handler_failed"`
-	WindowBytes   int64  `json:"window_bytes"` // that the handler wants; 0: none
-	PacedBps      int64  `json:"paced_bps"`    // sending rate at present, as built
+	Handlers      []string `json:"handlers"` // that decide for it, as the counters call them
+	HandlerRuns   uint64   `json:"handler_runs"`
+	HandlerFailed bool     `json:"handler_failed"`
+	WindowBytes   int64    `json:"window_bytes"` // that the handler wants; 0: none
+	PacedBps      int64    `json:"paced_bps"`    // sending rate at present, as built
 }
 
 // Loader loads the shared object of a handler's shell, and says what it is.
@@ -185,4 +258,14 @@ type Loader func(path string) (engine.Program, HandlerInfo, error)
 type HandlerInfo struct {
 	Name string `json:"name"`
 	Hash string `json:"hash"` // of its sources and constants
+}
+
+// HandlerStatus is one handler of a NIC.
+type HandlerStatus struct {
+	HandlerInfo
+	signals []string
+	Match   string `json:"match"`   // in words; "": all flows
+	Counter string `json:"counter"` // what its counters end with: handler_runs_COUNTER
+	Flows   uint64 `json:"flows"`   // queue pairs that it was given to since it was set
+	Runs    uint64 `json:"runs"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
+	"github.com/pcmlab/pcmlab/pcm/calls"
 )
 
 // server is a running NIC: the loop, the listener, and one attachment a client.
@@ -37,8 +39,9 @@ type server struct {
 	viewMu sync.Mutex
 	view   *sysfsView // nil: nothing is published
 
-	load    Loader
-	handler HandlerInfo // the loop's
+	load     Loader
+	handlers []HandlerStatus // the loop's, as are the calls
+	calls    *calls.Log      // nil: no diagnostic mode
 }
 
 // Serve runs a software NIC until ctx ends, and then returns nil. The NIC is ready when its socket accepts connections.
@@ -239,22 +242,25 @@ func (s *server) publishOften(ctx context.Context) {
 
 // counters gives all counters of one instant and publishes them, so that files and answer agree.
 func (s *server) counters() (map[string]uint64, error) {
-	c, err := s.snapshot()
-	if err != nil {
+	var c engine.Counters
+	var own map[string]uint64
+	if err := s.loop.do(func(time.Duration) { c, own = s.loop.snapshot(), s.handlerCounters() }); err != nil {
 		return nil, err
 	}
 	if err := s.publishThese(&c); err != nil {
 		return nil, fmt.Errorf("publish counters: %w", err)
 	}
-	return counterMap(&c), nil
+	m := counterMap(&c)
+	maps.Copy(m, own)
+	return m, nil
 }
 
 func (s *server) status() (Status, error) {
 	st := Status{Schema: "pcmlab/nic/v1", Info: s.info(), QPs: []QPStatus{}}
 	err := s.loop.do(func(now time.Duration) {
-		if s.handler.Name != "" {
-			h := s.handler
-			st.Handler = &h
+		st.Handlers, st.Diagnostic = s.handlerStatus(), s.calls != nil
+		if len(st.Handlers) > 0 {
+			st.Handler = &st.Handlers[0].HandlerInfo
 		}
 		st.DCQCN, st.RateBps, st.QPCount = s.nic.DCQCN(), int64(s.nic.Rate()), s.nic.QPs()
 		st.LatenessNS, st.IO = s.loop.late.summary(), s.loop.io
@@ -266,7 +272,11 @@ func (s *server) status() (Status, error) {
 			ip, qpn := q.Remote()
 			rp := q.RP()
 			runs, last, _ := q.Policy()
-			st.QPs = append(st.QPs, QPStatus{HandlerRuns: runs, WindowBytes: last.Window, HandlerFailed: last.Failed, PacedBps: int64(q.Rate()),
+			deciding := []string{}
+			for _, i := range q.Rules() {
+				deciding = append(deciding, s.handlers[i].Counter)
+			}
+			st.QPs = append(st.QPs, QPStatus{Handlers: deciding, HandlerRuns: runs, WindowBytes: last.Window, HandlerFailed: last.Failed, PacedBps: int64(q.Rate()),
 				QPN: q.QPN(), State: q.State().String(), RemoteIP: netip.AddrFrom4(ip), RemoteQPN: qpn,
 				SrcPort: q.SrcPort(), Queued: q.Queued(), RateBps: int64(rp.Rate()), TargetBps: int64(rp.Target()), Alpha: rp.Alpha(), DCQCNPhase: rp.Phase().String()})
 		})
@@ -279,8 +289,13 @@ func (s *server) set(v Settings) error {
 	if v.RateBps != nil && *v.RateBps <= 0 {
 		return fmt.Errorf("rate_bps %d: want the line rate in bit/s", *v.RateBps)
 	}
-	if v.Handler != nil {
-		if err := s.setHandler(*v.Handler); err != nil {
+	if v.Handlers != nil {
+		if err := s.setHandlers(*v.Handlers); err != nil {
+			return err
+		}
+	}
+	if v.Diagnostic != nil {
+		if err := s.setDiagnostic(*v.Diagnostic); err != nil {
 			return err
 		}
 	}

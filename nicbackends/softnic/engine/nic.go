@@ -7,6 +7,7 @@ import (
 
 	"github.com/pcmlab/pcmlab/capture/roce"
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/dcqcn"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/qp"
 )
@@ -65,7 +66,10 @@ type NIC struct {
 	port     time.Duration // virtual time at which the port is free
 	carry    int64
 	nextQPN  uint32
-	program  Program // nil: DCQCN
+	domains  map[uint64]*domain
+	rules    []*ruleState     // none: DCQCN alone
+	keys     []inventory.Rule // of the rules
+	trace    func(*Call)      // nil: none
 	in       qp.In
 	out      qp.Out
 }
@@ -81,7 +85,7 @@ func New(c Config) (*NIC, error) {
 	if c.FirstQPN == 0 {
 		c.FirstQPN = 0x11
 	}
-	return &NIC{c: c, qps: map[uint32]*QP{}, regions: map[uint32]*Region{}, limiters: map[[4]byte]*limiter{}, nextQPN: c.FirstQPN}, nil
+	return &NIC{c: c, qps: map[uint32]*QP{}, regions: map[uint32]*Region{}, limiters: map[[4]byte]*limiter{}, domains: map[uint64]*domain{}, nextQPN: c.FirstQPN}, nil
 }
 
 // Counters are the cumulative counters; the pointer stays valid.

@@ -1,10 +1,15 @@
 package engine
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
 )
 
 // fixed is a policy that wants the same for ever.
@@ -29,12 +34,22 @@ func (p *fixedProgram) New(time.Duration, uint64) (Policy, error) {
 	return f, nil
 }
 func (p *fixedProgram) Poll() time.Duration { return p.poll }
+func (p *fixedProgram) Controls() uint64 {
+	return btoi(p.d.Window > 0) | btoi(p.d.Rate > 0)<<1 | 1<<2*btoi(p.d == Decision{})
+}
+
+func btoi(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // runWith runs one sender of a world of 25 Gbit/s at scale 50 under a program, and returns its goodput as a share of the line rate.
 func runWith(t *testing.T, p *fixedProgram, seconds int) (share float64, w *world) {
 	t.Helper()
 	w = newWorld(t, 2, 50, nil)
-	if err := w.nics[0].SetProgram(0, p); err != nil {
+	if err := w.nics[0].SetRules(0, []Rule{{Program: p}}); err != nil {
 		t.Fatal(err)
 	}
 	f := w.connect(0, 1)
@@ -45,7 +60,7 @@ func runWith(t *testing.T, p *fixedProgram, seconds int) (share float64, w *worl
 
 // A policy's rate is one of hardware, and paces the queue pair whatever the time scale.
 func TestPolicy_ratePaces(t *testing.T) {
-	share, _ := runWith(t, &fixedProgram{d: Decision{Rate: 25 * units.GbitPerSec / 4, Ran: true}}, 4)
+	share, _ := runWith(t, &fixedProgram{d: Decision{Rate: 25 * units.GbitPerSec / 4, Fired: 1}}, 4)
 	if share < 0.24 || share > 0.25 { // headers take part of it
 		t.Errorf("a quarter of the line rate gives %.4f of it as goodput", share)
 	}
@@ -53,7 +68,7 @@ func TestPolicy_ratePaces(t *testing.T) {
 
 // A window bounds the bytes in flight: goodput is a window for each round trip.
 func TestPolicy_windowBounds(t *testing.T) {
-	p := &fixedProgram{d: Decision{Window: 2 * 4096, Ran: true}}
+	p := &fixedProgram{d: Decision{Window: 2 * 4096, Fired: 1}}
 	share, w := runWith(t, p, 4)
 	in := 0
 	var rtt time.Duration
@@ -81,7 +96,7 @@ func TestPolicy_isToldEverything(t *testing.T) {
 	p := &fixedProgram{d: Decision{}}
 	w := newWorld(t, 2, 50, nil)
 	w.loss = 0.01
-	if err := w.nics[0].SetProgram(0, p); err != nil {
+	if err := w.nics[0].SetRules(0, []Rule{{Program: p}}); err != nil {
 		t.Fatal(err)
 	}
 	f := w.connect(0, 1)
@@ -116,12 +131,12 @@ func TestPolicy_isToldEverything(t *testing.T) {
 
 // A policy is asked when nothing happens, at its own pace, and closed with its queue pair or when the program goes.
 func TestPolicy_polledAndClosed(t *testing.T) {
-	p := &fixedProgram{d: Decision{Rate: units.Rate(1), Ran: true}, poll: 100 * time.Microsecond}
+	p := &fixedProgram{d: Decision{Rate: units.Rate(1), Fired: 1}, poll: 100 * time.Microsecond}
 	_, w := runWith(t, p, 1)
 	if n := len(p.made[0].told); n < 180 || n > 260 { // 1 s at scale 50 is 20 ms of hardware
 		t.Errorf("asked %d times in 20 ms, every 100 us", n)
 	}
-	if err := w.nics[0].SetProgram(w.now, nil); err != nil {
+	if err := w.nics[0].SetRules(w.now, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !p.made[0].closed {
@@ -131,5 +146,91 @@ func TestPolicy_polledAndClosed(t *testing.T) {
 	w.run(w.now + time.Second)
 	if sent := w.nics[0].Counters().TxDataPackets - before; sent < 1000 {
 		t.Errorf("%d packets in a second after the policy went: the queue pair is not back at line rate", sent)
+	}
+}
+
+// Of several policies, one bounds the window and one paces; each is told everything, and what each did is counted apart.
+func TestPolicy_twoDecideTogether(t *testing.T) {
+	window := &fixedProgram{d: Decision{Window: 8 * 4096, Fired: 1}}
+	pace := &fixedProgram{d: Decision{Rate: 25 * units.GbitPerSec / 10, Fired: 2}}
+	w := newWorld(t, 2, 50, nil)
+	n := w.nics[0]
+	if err := n.SetRules(0, []Rule{{Program: window}, {Program: pace}}); err != nil {
+		t.Fatal(err)
+	}
+	var calls [2]uint64
+	var packets [2]int
+	n.SetTrace(func(c *Call) { calls[c.Rule]++; packets[c.Rule] += c.Packets })
+	f := w.connect(0, 1)
+	f.start()
+	w.run(4 * time.Second)
+	if share := float64(f.messages) * 65536 * 8 / 4 / float64(w.rate); share < 0.095 || share > 0.1 {
+		t.Errorf("a tenth of the line rate gives %.4f of it", share)
+	}
+	in := 0
+	for _, s := range window.made[0].told {
+		in = max(in, s.InFlight)
+	}
+	if in > 8*4096 {
+		t.Errorf("%d bytes in flight, the window is %d", in, 8*4096)
+	}
+	if diff := cmp.Diff(window.made[0].told, pace.made[0].told); diff != "" {
+		t.Errorf("told differently (-window +pace)\n%s", diff)
+	}
+	c := n.PolicyCounters()
+	for i := range c {
+		if c[i].Flows != 1 || c[i].Changes != 1 || c[i].Runs != calls[i] || calls[i] == 0 {
+			t.Errorf("rule %d: %+v, %d calls were told of", i, c[i], calls[i])
+		}
+		if want := f.messages * 16; packets[i] < want || packets[i] > want+16 {
+			t.Errorf("rule %d: calls were told of %d packets, %d messages were completed", i, packets[i], f.messages)
+		}
+	}
+	if total := n.Counters().PolicyRuns; total != c[0].Runs+c[1].Runs {
+		t.Errorf("%d runs in all, %d and %d", total, c[0].Runs, c[1].Runs)
+	}
+}
+
+// Rules are chosen when a queue pair is connected: by where it goes, its DSCP and its place in its process. What no rule matches is left to
+// DCQCN.
+func TestRules_chosenByFlow(t *testing.T) {
+	w := newWorld(t, 4, 50, nil)
+	n := w.nics[0]
+	rate := func(share int) *fixedProgram {
+		return &fixedProgram{d: Decision{Rate: 25 * units.GbitPerSec / units.Rate(share), Fired: 1}}
+	}
+	near, far, second, none := rate(4), rate(10), rate(5), inventory.HandlerMatch{To: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4(hostIP(3)), 32)}}
+	other := 3
+	err := n.SetRules(0, []Rule{
+		{Match: none}, // no program: DCQCN
+		{Match: inventory.HandlerMatch{QP: inventory.QPRange{First: 2, Last: 2}}, Program: second},
+		{Match: inventory.HandlerMatch{To: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4(hostIP(1)), 32)}}, Program: near},
+		{Match: inventory.HandlerMatch{DSCP: &other}, Program: rate(7)},
+		{Program: far}, // of near's flows, too: the first that sets a control keeps it
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		to   int
+		want []int
+		why  string
+	}{
+		{1, []int{2}, "its network comes first"},
+		{1, []int{1}, "the second queue pair of its process, whatever the network"},
+		{2, []int{4}, "only the last rule matches"},
+		{3, []int{}, "a rule without a handler ends the search"},
+	} {
+		if got := w.connect(0, tc.to).x.Rules(); !slices.Equal(got, tc.want) {
+			t.Errorf("a queue pair to %d has the rules %v, want %v: %s", tc.to, got, tc.want, tc.why)
+		}
+	}
+	if err := n.SetRules(w.now, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*fixedProgram{near, far, second} {
+		if len(p.made) != 1 || !p.made[0].closed {
+			t.Errorf("%d policies, all closed: %v", len(p.made), p.made[0].closed)
+		}
 	}
 }

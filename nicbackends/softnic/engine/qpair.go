@@ -23,6 +23,7 @@ type QP struct {
 	tos    byte
 	psn    uint32
 
+	place  int          // among the queue pairs of its protection domain, from 1
 	policy *policyState // nil: rp decides
 	rp     dcqcn.RP
 	np     limiter // scope qp
@@ -33,6 +34,9 @@ type QP struct {
 	listed bool // among the finished
 }
 
+// domain is a protection domain: the queue pairs that it has made, and those that it has.
+type domain struct{ made, live int }
+
 // limiter is a CNP limiter and the queue pair that saw the last mark under it.
 type limiter struct {
 	dcqcn.NP
@@ -41,7 +45,6 @@ type limiter struct {
 
 // Options describe a queue pair; zero values are the NIC's.
 type Options struct {
-	Now          time.Duration // when its life begins
 	PD           uint64
 	Local        []byte // memory of its work and receive requests
 	MTU          int    // path MTU; 0: the NIC's
@@ -94,10 +97,14 @@ func (n *NIC) CreateQP(o Options) (*QP, error) {
 	q.rp = dcqcn.NewRP(n.c.Params, n.c.Rate)
 	n.nextQPN = (number + 1) % numbers
 	n.qps[number] = q
-	if err := n.equip(o.Now, q); err != nil {
-		q.Destroy()
-		return nil, err
+	d := n.domains[o.PD]
+	if d == nil {
+		d = &domain{}
+		n.domains[o.PD] = d
 	}
+	d.made++
+	d.live++
+	q.place = d.made
 	return q, nil
 }
 
@@ -105,8 +112,13 @@ func (n *NIC) CreateQP(o Options) (*QP, error) {
 func (q *QP) Destroy() {
 	n := q.nic
 	if q.policy != nil {
-		q.policy.Close()
+		q.policy.close()
 		q.policy = nil
+	}
+	if d := n.domains[q.pd]; d != nil && n.qps[q.m.QPN()] == q {
+		if d.live--; d.live == 0 {
+			delete(n.domains, q.pd)
+		}
 	}
 	n.due.remove(q)
 	delete(n.qps, q.m.QPN())
@@ -118,10 +130,14 @@ func (q *QP) Destroy() {
 	}
 }
 
-// Connect moves to RTS towards a queue pair at remote. sport is the UDP source port of all it sends.
-func (q *QP) Connect(remote [4]byte, qpn, psn uint32, sport uint16) error {
+// Connect moves to RTS towards a queue pair at remote, at now. sport is the UDP source port of all it sends. The life of its policies
+// begins.
+func (q *QP) Connect(now time.Duration, remote [4]byte, qpn, psn uint32, sport uint16) error {
 	q.remote, q.sport = remote, sport
-	return q.m.Connect(qpn&0xffffff, psn)
+	if err := q.m.Connect(qpn&0xffffff, psn); err != nil {
+		return err
+	}
+	return q.nic.equip(now, q)
 }
 
 // QPN is the number, PSN the first one sent, State the state.
@@ -237,7 +253,7 @@ func (n *NIC) congested(now time.Duration, q *QP) {
 
 // tick runs q's timers due at now.
 func (n *NIC) tick(now time.Duration, q *QP) {
-	if p := q.policy; p != nil && n.program.Poll() > 0 && p.pollAt <= now && q.m.Queued() > 0 {
+	if p := q.policy; p != nil && p.poll > 0 && p.pollAt <= now && q.m.Queued() > 0 {
 		n.consult(now, q)
 	}
 	if !n.c.DCQCN {
@@ -270,7 +286,7 @@ func (n *NIC) settle(q *QP) {
 			at, ok = t, true
 		}
 	}
-	if p := q.policy; p != nil && n.program.Poll() > 0 && q.m.Queued() > 0 {
+	if p := q.policy; p != nil && p.poll > 0 && q.m.Queued() > 0 {
 		earlier(p.pollAt, true)
 	}
 	if n.c.DCQCN {

@@ -105,10 +105,10 @@ func (w *world) connect(from, to int) *flow {
 	}
 	sport := uint16(0xc000 + w.seq%1000)
 	w.seq++
-	if err := f.x.Connect(hostIP(to), f.y.QPN(), f.y.PSN(), sport); err != nil {
+	if err := f.x.Connect(w.now, hostIP(to), f.y.QPN(), f.y.PSN(), sport); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := f.y.Connect(hostIP(from), f.x.QPN(), f.x.PSN(), sport); err != nil {
+	if err := f.y.Connect(w.now, hostIP(from), f.x.QPN(), f.x.PSN(), sport); err != nil {
 		w.t.Fatal(err)
 	}
 	r := w.nics[to].Register(1, mem, 0x1000)

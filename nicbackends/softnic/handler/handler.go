@@ -50,6 +50,9 @@ func Load(path string) (engine.Program, softnic.HandlerInfo, error) {
 	return p, softnic.HandlerInfo{Name: s.Name, Hash: s.Hash}, nil
 }
 
+// Controls implements engine.Program.
+func (p *Program) Controls() uint64 { return p.Shell.Controls }
+
 // Poll implements engine.Program.
 func (p *Program) Poll() time.Duration { return p.poll }
 
@@ -92,7 +95,7 @@ func (p *policy) Flush(s *engine.Signals) engine.Decision {
 	give(pcm.TXBytes, in.TXBytes)
 	in.Mask |= 1 << pcm.InFlight
 	p.flow.Flush(in, &p.out)
-	d := engine.Decision{Ran: p.out.Fired != 0, Failed: p.out.Failed != 0}
+	d := engine.Decision{Fired: p.out.Fired, Failed: p.out.Failed != 0}
 	const none = 1<<64 - 1
 	if p.out.CWND != none {
 		d.Window = int64(min(p.out.CWND, 1<<40))
