@@ -21,6 +21,8 @@ type Document struct {
 	Connections   []Connection  `json:"connections"` // by RDMA-CM
 	Distributions Distributions `json:"distributions"`
 
+	HandlerLogs []HandlerLog `json:"handler_logs"` // what NICs logged of their handlers
+
 	Series Series  `json:"series"`
 	Checks []Check `json:"checks"`
 }
@@ -259,7 +261,7 @@ type PhaseSummary struct {
 	JainMeanOfBins     *float64 `json:"jain_mean_of_bins"`
 	JainBins           int      `json:"jain_bins"` // bins in that mean
 	MinMax             *float64 `json:"min_max"`
-	JainPacer          *float64 `json:"jain_pacer"` // filled by a run that has the NICs' diagnostic log
+	JainPacer          *float64 `json:"jain_pacer"` // over mean pacer rates; null unless the handlers' logs have them of all flows
 	Utilisation        *float64 `json:"utilisation"`
 	GoodputUtilisation *float64 `json:"goodput_utilisation"`
 	CEShare            *float64 `json:"ce_share"` // CE-marked data packets over data packets
@@ -361,6 +363,12 @@ type FlowSeries struct {
 	CE          []int64   `json:"ce"`
 	CNPs        []int64   `json:"cnps"` // null: the other direction was not captured
 	Retransmits []int64   `json:"retransmits"`
+
+	// Of the sender's handlers, where its NIC logged their invocations; null where it did not, or no handler sets it. A bin is null
+	// before the first invocation, and acks_per_call where there was none.
+	PacerRateBps []*float64 `json:"pacer_rate_bps"` // as built
+	CwndBytes    []*float64 `json:"cwnd_bytes"`
+	AcksPerCall  []*float64 `json:"acks_per_call"` // acknowledged packets that an invocation was told of, mean
 }
 
 // Verdicts of a check.

@@ -60,6 +60,7 @@ type Options struct {
 	LinkRateBps float64 // rate of the judged link as built; 0 means unknown: utilisation is null
 	Names       map[netip.Addr]string
 	Counters    *CounterDelta // nil means not read: "blind" cannot be told from quiet
+	Calls       []string      // files of NICs' logs of their handlers' invocations (package calls)
 	CheckICRC   bool          // verify the ICRC of packets that were captured whole
 
 	ReorderWindow time.Duration // records that are late by less are sorted; 0 means DefaultReorderWindow, negative: file order

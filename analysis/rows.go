@@ -267,6 +267,14 @@ func (d *Document) seriesRows(e *rowEmitter) {
 					e.row(f.ID, l.metric, &at, float64(l.values[j]), unitPackets)
 				}
 			}
+			for _, l := range []struct {
+				metric, unit string
+				values       []*float64
+			}{{"series.pacer_rate", unitBps, f.PacerRateBps}, {"series.cwnd", unitBytes, f.CwndBytes}, {"series.acks_per_call", unitPackets, f.AcksPerCall}} {
+				if j < len(l.values) && l.values[j] != nil {
+					e.row(f.ID, l.metric, &at, *l.values[j], l.unit)
+				}
+			}
 		}
 	}
 }

@@ -79,6 +79,9 @@ var notInRows = map[string]string{
 	".Checks.Rows.TimeNS":       "a finding is text; check.rows counts them",
 	".Checks.More":              "in check.rows, with the rows that are there",
 	".Series.Flows.FirstBin":    "in the time of the series' rows",
+	".HandlerLogs.Calls":        "about the log: series.acks_per_call and the NIC's counters tell of the calls",
+	".HandlerLogs.Logged":       "about the log",
+	".HandlerLogs.CutNS":        "about the log",
 }
 
 // TestRows_everyNumberHasARow: a document with another number in each field gives rows with all of them, as value, time or name.
@@ -190,6 +193,9 @@ func metricDocs() (all []metricDoc) {
 		{"series.ce", "flow", unitPackets, "CE-marked ones"},
 		{"series.cnps", "flow", unitPackets, "CNPs"},
 		{"series.retransmits", "flow", unitPackets, "retransmitted ones, when recognised"},
+		{"series.pacer_rate", "flow", unitBps, "what the sender's handler paces with in the bin, as built; with a run's diagnostic log"},
+		{"series.cwnd", "flow", unitBytes, "window of the sender's handler in the bin"},
+		{"series.acks_per_call", "flow", unitPackets, "acknowledged packets that a call of the handler was told of, mean of the bin"},
 	})
 	return all
 }

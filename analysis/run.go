@@ -35,7 +35,13 @@ func Run(ctx context.Context, inputs []Input, o Options) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("analysis: %w", err)
 	}
-	return r.document(up), nil
+	logs, err := readCalls(o.Calls)
+	if err != nil {
+		return nil, fmt.Errorf("analysis: %w", err)
+	}
+	doc := r.document(up)
+	logs.fill(doc)
+	return doc, nil
 }
 
 // run is one analysis.

@@ -527,7 +527,7 @@ func TestDocument_isStableJSON(t *testing.T) {
 	got := slices.Sorted(maps.Keys(nulls))
 	want := []string{"aggregate.common", "aggregate.goodput_utilisation", "aggregate.utilisation", "checks.rows.time_ns", "congestion.pacing_ns", "congestion.pacing_scope",
 		"congestion.receivers.queue_bytes", "files.drops", "files.interfaces.drops", "files.truncated_at", "flows.completion_ns.atomic", "flows.completion_ns.read", "flows.completion_ns.send",
-		"flows.reaction", "flows.request_id", "path", "quality.drops", "series.jain", "totals.icrc_bad"}
+		"flows.reaction", "flows.request_id", "path", "quality.drops", "series.flows.acks_per_call", "series.flows.cwnd_bytes", "series.flows.pacer_rate_bps", "series.jain", "totals.icrc_bad"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("null fields (-want +got):\n%s", diff)
 	}

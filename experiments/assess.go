@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ type AnalysisInput struct {
 	LinkBps  float64                `json:"link_rate_bps"`
 	Names    map[string]string      `json:"names"` // data address -> host
 	Counters *analysis.CounterDelta `json:"counters"`
+	Calls    []string               `json:"handler_calls,omitempty"` // logs of handlers' invocations
 }
 
 // CaptureInput is one capture of a bundle.
@@ -79,6 +81,11 @@ func (r *Runner) analysisInput() AnalysisInput {
 	for host, nic := range r.ends() {
 		in.Names[nic.IP.Addr().String()] = host
 	}
+	for _, host := range slices.Sorted(maps.Keys(r.logged())) {
+		if _, err := os.Stat(filepath.Join(r.bundle.Dir, filepath.FromSlash(callsFile(host)))); err == nil {
+			in.Calls = append(in.Calls, callsFile(host))
+		}
+	}
 	if n, source := r.movedByCounters(); source != "" {
 		in.Counters = &analysis.CounterDelta{Packets: n, Source: source}
 	}
@@ -125,6 +132,9 @@ func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis
 		}
 		o.Names[a] = name
 	}
+	for _, file := range in.Calls {
+		o.Calls = append(o.Calls, filepath.Join(dir, filepath.FromSlash(file)))
+	}
 	var inputs []analysis.Input
 	for _, c := range in.Captures {
 		role := analysis.Upstream
@@ -140,6 +150,11 @@ func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis
 	for i := range doc.Files { // the document must not depend on where the bundle lies
 		if rel, err := filepath.Rel(dir, doc.Files[i].Path); err == nil {
 			doc.Files[i].Path = filepath.ToSlash(rel)
+		}
+	}
+	for i := range doc.HandlerLogs {
+		if rel, err := filepath.Rel(dir, doc.HandlerLogs[i].Path); err == nil {
+			doc.HandlerLogs[i].Path = filepath.ToSlash(rel)
 		}
 	}
 	return doc, nil

@@ -1,34 +1,37 @@
 package experiments
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
-// handlerChecks says for each sender with a PCM handler whether it acted: that it was called, that its calls changed a window or
+// handlerChecks says for each handler of a sender whether it acted: that it was called, that its calls changed a window or
 // a rate, and that it failed for no queue pair. A handler that was loaded and did nothing is inert: what was measured is not its work.
+// One that decides for no flow of the playbook is not expected to: the plan has noted it.
 func (r *Runner) handlerChecks() {
-	var seen []string
-	for _, f := range r.plan.Flows {
-		if f.fromNIC.Handler == "" || slices.Contains(seen, f.From) {
+	for _, h := range r.plan.Handlers {
+		if len(h.Flows) == 0 {
 			continue
 		}
-		seen = append(seen, f.From)
-		c := CheckResult{Name: fmt.Sprintf("handler %s acts on %s", f.fromNIC.Handler, f.From), Verdict: Pass}
-		n := r.result.growth["nic."+f.From]
+		name := fmt.Sprintf("handler %s acts on %s", h.Counter, h.Host)
+		if h.Match != "" {
+			name += fmt.Sprintf(" (%s)", h.Match)
+		}
+		c := CheckResult{Name: name, Verdict: Pass}
+		n := r.result.growth["nic."+h.Host]
 		value := func(counter string) int64 {
+			counter += "_" + h.Counter
 			v, ok := n[counter]
 			if !ok && c.Reason == "" {
 				c.Verdict, c.Reason, c.unmeasured = Skip, "its NIC has no counter "+counter, true
 			}
-			c.Values = append(c.Values, MetricValue{"nic." + f.From + "." + counter, float64(v)})
+			c.Values = append(c.Values, MetricValue{"nic." + h.Host + "." + counter, float64(v)})
 			return v
 		}
-		runs, changes, failures := value("handler_runs"), value("handler_changes"), value("handler_failures")
+		flows, runs, changes, failures := value("handler_flows"), value("handler_runs"), value("handler_changes"), value("handler_failures")
 		switch {
 		case c.Verdict == Skip:
 		case failures > 0:
 			c.Verdict, c.Reason = Fail, fmt.Sprintf("it failed and was stopped for %d queue pairs", failures)
+		case flows == 0:
+			c.Verdict, c.Reason = Fail, "inert: no queue pair matched it"
 		case runs == 0:
 			c.Verdict, c.Reason = Fail, "inert: it was never called (no trigger fired)"
 		case changes == 0:

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,12 +69,6 @@ type PlannedCapture struct {
 	tap     *inventory.Tap
 }
 
-// PlannedHandler is the PCM handler of a sender's NIC.
-type PlannedHandler struct {
-	Host string `json:"host"`
-	nicbackends.Handler
-}
-
 // PlannedPhase is one phase with the window that is measured.
 type PlannedPhase struct {
 	Name      string        `json:"name"`
@@ -129,7 +124,7 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 		}
 	}
 	if err := doc.Err(); err != nil {
-		return nil, inputError(fmt.Errorf("%w\n(lab %s)", err, lab.File))
+		backendErr = errors.Join(fmt.Errorf("%w\n(lab %s)", err, lab.File), backendErr)
 	}
 	if backendErr != nil {
 		return nil, inputError(backendErr)
@@ -310,31 +305,6 @@ func (b *planner) capabilities(backends nicbackends.Registry) (map[nicbackends.C
 		missing[nicbackends.PFC] = "no switch of the lab has PFC"
 	}
 	return missing, nil
-}
-
-// handlers resolves the handlers of all senders.
-func (b *planner) handlers(backends nicbackends.Registry) error {
-	b.Handlers = []PlannedHandler{}
-	for _, f := range b.Flows {
-		nic := f.fromNIC
-		if nic.Handler == "" || slices.ContainsFunc(b.Handlers, func(h PlannedHandler) bool { return h.Host == f.From }) {
-			continue
-		}
-		backend, err := backends.Find(nic.Backend)
-		if err != nil {
-			return err
-		}
-		handled, ok := backend.(nicbackends.Handled)
-		if !ok {
-			return fmt.Errorf("%s: host %s: NIC %s: a %s NIC runs no PCM handlers (handler: %s)", b.lab.File, f.From, nic.Device, backend.Name(), nic.Handler)
-		}
-		h, err := handled.Handler(b.lab, nic)
-		if err != nil {
-			return fmt.Errorf("%s: host %s: NIC %s: %w", b.lab.File, f.From, nic.Device, err)
-		}
-		b.Handlers = append(b.Handlers, PlannedHandler{f.From, h})
-	}
-	return nil
 }
 
 func missingCaps(needs []nicbackends.Cap, missing map[nicbackends.Cap]string) string {

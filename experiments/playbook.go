@@ -4,31 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 // Playbook is one checked playbook: what is done, with no word of where.
 type Playbook struct {
-	Name     string
-	About    string
-	File     string
-	Source   []byte // as it was read; a bundle keeps it
-	Roles    []Role
-	Traffic  perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
-	Ports    perftest.PortRange // pool of each receiver
-	Flows    []Flow
-	Phases   []Phase
-	Trims    Trims
-	Bin      time.Duration
-	Captures []Capture
-	Expect   []Expectation
+	Name       string
+	About      string
+	File       string
+	Source     []byte // as it was read; a bundle keeps it
+	Roles      []Role
+	Traffic    perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
+	Ports      perftest.PortRange // pool of each receiver
+	Handler    string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
+	Diagnostic bool               // every invocation of a handler is logged
+	Flows      []Flow
+	Phases     []Phase
+	Trims      Trims
+	Bin        time.Duration
+	Captures   []Capture
+	Expect     []Expectation
 
 	Repeat     int     // runs of each cell
 	Warmup     int     // runs of each cell before that are not counted
@@ -50,6 +54,7 @@ type Role struct {
 // of phase Stop (an index one past the last phase means the end).
 type Flow struct {
 	Name, From, To string
+	Handler        string // of it alone; "": the playbook's or the lab's
 	Start, Stop    int
 	Duration       time.Duration
 }
@@ -142,7 +147,7 @@ func SchemaPlaybook() []byte { return spec.SchemaJSON("pcmlab playbook", playboo
 
 func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
 	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports},
-		Repeat: f.Repeat, Warmup: f.Warmup, Seed: f.Seed, doc: doc, file: *f}
+		Handler: bookHandler(doc.File, f.Handler), Diagnostic: f.Diag, Repeat: f.Repeat, Warmup: f.Warmup, Seed: f.Seed, doc: doc, file: *f}
 	for _, t := range f.Thresholds {
 		p.Thresholds = append(p.Thresholds, Param{t.Key, string(t.Value)})
 	}
@@ -167,6 +172,17 @@ func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
 	p.buildExpectations(f)
 	p.buildMatrix()
 	return p
+}
+
+// bookHandler makes the relative path of a package one from the playbook's folder; names stay.
+func bookHandler(file, h string) string {
+	if !strings.ContainsAny(h, "/.") {
+		return h
+	}
+	if h = inventory.ExpandHome(h); filepath.IsAbs(h) {
+		return h
+	}
+	return filepath.Join(filepath.Dir(file), h)
 }
 
 func (p *Playbook) buildTraffic(f *playbookFile) {
@@ -250,7 +266,7 @@ func (p *Playbook) buildFlows(f *playbookFile, hosts map[string]bool) {
 	}
 	slices.Sort(known)
 	for _, e := range f.Flows {
-		flow := Flow{Name: e.Key, From: e.Value.From, To: e.Value.To, Start: -1, Stop: len(f.Phases)}
+		flow := Flow{Name: e.Key, From: e.Value.From, To: e.Value.To, Handler: bookHandler(p.doc.File, e.Value.Handler), Start: -1, Stop: len(f.Phases)}
 		for _, end := range []struct{ key, host string }{{"from", flow.From}, {"to", flow.To}} {
 			if end.host != "" && !hosts[end.host] {
 				p.doc.Errorf(spec.P("flows", e.Key, end.key), spec.Suggest(end.host, known), "host %q plays no role in hosts", end.host)

@@ -92,6 +92,9 @@ func renderReport(dir string, r *Result, about string, plan *Plan) ([]byte, erro
 			page.Links = append(page.Links, report.Link{Text: name, Href: name})
 		}
 	}
+	for _, l := range doc.HandlerLogs {
+		page.Links = append(page.Links, report.Link{Text: l.Path, Href: l.Path})
+	}
 	for _, f := range doc.Files {
 		page.Links = append(page.Links, report.Link{Text: f.Path, Href: f.Path})
 	}
@@ -200,7 +203,15 @@ func provenance(dir string, r *Result, plan *Plan) []report.KV {
 		for _, k := range sortedKeys(h.Constants) {
 			constants = append(constants, k+"="+h.Constants[k])
 		}
-		kv = append(kv, report.KV{Key: "handler on " + h.Host, Value: h.Name + " " + h.Hash + ": " + strings.Join(constants, ", ")})
+		key := "handler on " + h.Host
+		if h.Match != "" {
+			key += " (" + h.Match + ")"
+		}
+		value := h.Name + " " + h.Hash + ": " + strings.Join(constants, ", ")
+		if len(h.Set) > 0 {
+			value += "; set: " + strings.Join(h.Set, ", ")
+		}
+		kv = append(kv, report.KV{Key: key, Value: value})
 	}
 	for _, h := range plan.Hosts {
 		var f Facts

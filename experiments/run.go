@@ -122,6 +122,9 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err := r.setupNICs(ctx); err != nil {
 		return err
 	}
+	if err := r.startCalls(ctx); err != nil {
+		return err
+	}
 	traffic, err := r.prepareTraffic(ctx)
 	if err != nil {
 		return err
@@ -142,9 +145,10 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	stopErr := traffic.stop(collect)
 	drainErr := r.drain(collect)
 	after, afterErr := r.readCounters(collect, "after")
+	callsErr := r.collectCalls(collect)
 	captureErr := captures.stop(collect)
 	r.result.counters(before, after)
-	return errors.Join(driveErr, stopErr, drainErr, afterErr, captureErr)
+	return errors.Join(driveErr, stopErr, drainErr, afterErr, callsErr, captureErr)
 }
 
 func (r *Runner) writeInputs() error {

@@ -13,6 +13,8 @@ type playbookFile struct {
 	About    string                           `yaml:"about" doc:"what it shows, for people"`
 	Hosts    spec.Map[spec.OneOrMany[string]] `yaml:"hosts,required" keys:"[a-z][a-z0-9_-]*" minitems:"1" doc:"roles and the lab's hosts that play them, such as receiver: r1"`
 	Traffic  trafficSpec                      `yaml:"traffic" doc:"the tool that drives the flows, and its arguments"`
+	Handler  string                           `yaml:"handler" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*" example:"swift" doc:"PCM handler of every sender, in place of the lab's: a name (pcmlab handler ls), the path of a package, or none"`
+	Diag     bool                             `yaml:"diagnostic" doc:"every invocation of a handler is logged and plotted"`
 	Flows    spec.Map[flowSpec]               `yaml:"flows,required" keys:"[a-z0-9][a-z0-9_-]*" minitems:"1" doc:"the flows by name"`
 	Phases   []phaseSpec                      `yaml:"phases,required" minitems:"1" doc:"what starts and stops when"`
 	Measure  measureSpec                      `yaml:"measure" doc:"how phases are measured"`
@@ -53,6 +55,8 @@ type trafficSpec struct {
 type flowSpec struct {
 	From string `yaml:"from,required" doc:"host that sends the data"`
 	To   string `yaml:"to,required" doc:"host that receives it"`
+
+	Handler string `yaml:"handler" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*" example:"swift" doc:"PCM handler of this flow alone, in place of the playbook's and the lab's; none: the NIC's own congestion control"`
 }
 
 type phaseSpec struct {

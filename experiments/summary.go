@@ -306,7 +306,11 @@ func (s *Summary) provenance(dir string, plan *Plan) {
 		}
 	}
 	for _, h := range plan.Handlers {
-		s.Provenance["handler."+h.Host] = h.Name + " " + h.Hash
+		key := "handler." + h.Host
+		if s.Provenance[key] != "" || h.Match != "" { // of several, each has its own
+			key += "." + h.Counter
+		}
+		s.Provenance[key] = h.Name + " " + h.Hash
 	}
 	for _, h := range plan.Hosts {
 		data, err := os.ReadFile(filepath.Join(dir, "hosts", h.Name, "facts.json"))

@@ -20,9 +20,9 @@ const SendersKey = "senders"
 
 // settable are the keys of a playbook whose values, or those beneath, are parameters. The others name the experiment or say how
 // often it is run.
-var settable = []string{"captures", "expect", "flows", "hosts", "measure", "phases", "traffic"}
+var settable = []string{"captures", "diagnostic", "expect", "flows", "handler", "hosts", "measure", "phases", "traffic"}
 
-// IsPlaybookKey says that a --set key speaks of the playbook: traffic.size, phases.one.for, senders, seed.
+// IsPlaybookKey says that a --set key speaks of the playbook: traffic.size, handler, phases.one.for, senders, seed.
 func IsPlaybookKey(key string) bool {
 	root, _, _ := strings.Cut(key, ".")
 	return key == SendersKey || key == "seed" || slices.Contains(settable, root)
@@ -37,10 +37,7 @@ func CheckKey(key string) error {
 	case root == "repeat" || root == "warmup" || root == "matrix" || root == "thresholds":
 		return fmt.Errorf("%q says how a sweep is made and is no parameter of its cells", key)
 	}
-	if root == "handler" {
-		return errors.New(`unknown key (did you mean "nic.handler"?)`)
-	}
-	known := []string{SendersKey, "seed", "traffic.size", "traffic.qps", "traffic.tx_depth", "phases.PHASE.for", "measure.bin"}
+	known := []string{SendersKey, "seed", "handler", "flows.FLOW.handler", "diagnostic", "traffic.size", "traffic.qps", "traffic.tx_depth", "phases.PHASE.for", "measure.bin"}
 	return fmt.Errorf("unknown key (%s)", spec.Suggest(key, append(known, inventory.OverrideKeys()...)))
 }
 
@@ -79,7 +76,11 @@ func (p *Playbook) variant(params []Param, alone bool) (*Playbook, []string) {
 		case s.Key == "seed":
 			err = spec.Scan(s.Value, &f.Seed)
 		default:
-			err = spec.Set(f, strings.Split(s.Key, "."), s.Value)
+			value := s.Value
+			if s.Key == "handler" || strings.HasPrefix(s.Key, "flows.") && strings.HasSuffix(s.Key, ".handler") {
+				value = inventory.AbsoluteHandler(value) // who sets it is in the working directory
+			}
+			err = spec.Set(f, strings.Split(s.Key, "."), value)
 		}
 		if err != nil {
 			mistakes = append(mistakes, fmt.Sprintf("%s=%s: %v", s.Key, s.Value, err))
@@ -255,7 +256,7 @@ func (p *Plan) inputs(book *Playbook, lab *inventory.Lab) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, hash)
 	for _, x := range p.Handlers {
-		fmt.Fprintln(h, x.Host, x.Name, x.Hash)
+		fmt.Fprintln(h, x.Host, x.Name, x.Hash, x.Match)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -18,8 +18,8 @@ type Handled interface {
 
 // Diagnosed is a Backend whose NICs log every invocation of their handlers (package calls).
 type Diagnosed interface {
-	// LogCalls begins a log; Setup throws it away again.
-	LogCalls(ctx context.Context, h remote.Host, nic *inventory.NIC) error
+	// LogCalls begins a log, or throws it away, as Setup does too.
+	LogCalls(ctx context.Context, h remote.Host, nic *inventory.NIC, on bool) error
 	// WriteCalls writes it to a file of the host.
 	WriteCalls(ctx context.Context, h remote.Host, nic *inventory.NIC, path string) (calls.Header, error)
 }

@@ -46,6 +46,7 @@ func overTime(d *analysis.Document) []Chart {
 	if c, ok := t.counts("Retransmissions", "packets per second", "when recognised", func(s *analysis.FlowSeries) []int64 { return s.Retransmits }); ok {
 		charts = append(charts, c)
 	}
+	charts = append(charts, t.handlers()...)
 	if c, ok := t.pauses(); ok {
 		charts = append(charts, c)
 	}

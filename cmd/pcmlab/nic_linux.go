@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic"
 )
 
 func newNICCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{Use: "nic", Short: "The software RoCEv2 NIC of this host"}
-	cmd.AddCommand(newNICServe(), newNICShow(e), newNICCounters(e), newNICSet(e))
+	cmd.AddCommand(newNICServe(), newNICShow(e), newNICCounters(e), newNICSet(e), newNICCalls(e))
 	return cmd
 }
 
@@ -94,16 +95,32 @@ func newNICShow(e *env) *cobra.Command {
 				}
 				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "handler", "queue pairs")
 				handler := "-"
-				if s.Handler != nil {
-					handler = s.Handler.Name + " " + s.Handler.Hash[:min(12, len(s.Handler.Hash))]
+				for i, h := range s.Handlers {
+					if i == 0 {
+						handler = ""
+					}
+					handler += strings.TrimSuffix(fmt.Sprintf("%s %s", h.Name, h.Hash[:min(12, len(h.Hash))]), " ")
+					if h.Match != "" {
+						handler += " (" + h.Match + ")"
+					}
+					if i < len(s.Handlers)-1 {
+						handler += "\n"
+					}
 				}
 				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), handler, fmt.Sprint(s.QPCount))
 				if err := t.print(); err != nil || len(s.QPs) == 0 {
 					return err
 				}
-				t = e.newTable("QP", "state", "remote", "remote QP", "rate", "target", "alpha", "queued")
+				t = e.newTable("QP", "state", "remote", "remote QP", "handlers", "paced", "window", "DCQCN rate", "target", "alpha", "queued")
 				for _, q := range s.QPs {
-					t.row(fmt.Sprintf("%#06x", q.QPN), q.State, q.RemoteIP.String(), fmt.Sprintf("%#06x", q.RemoteQPN),
+					deciding, window := strings.Join(q.Handlers, " "), "-"
+					if deciding == "" {
+						deciding = "-"
+					}
+					if q.WindowBytes > 0 {
+						window = fmt.Sprint(q.WindowBytes)
+					}
+					t.row(fmt.Sprintf("%#06x", q.QPN), q.State, q.RemoteIP.String(), fmt.Sprintf("%#06x", q.RemoteQPN), deciding, units.Rate(q.PacedBps).String(), window,
 						units.Rate(q.RateBps).String(), units.Rate(q.TargetBps).String(), fmt.Sprintf("%.4f", q.Alpha), fmt.Sprint(q.Queued))
 				}
 				return t.print()
@@ -163,9 +180,12 @@ func newNICCounters(e *env) *cobra.Command {
 func newNICSet(e *env) *cobra.Command {
 	var device string
 	cmd := &cobra.Command{
-		Use:     "set KEY=VALUE...",
-		Short:   "Change the running NIC: dcqcn=on|off, rate=RATE, handler=SHELL.so|none, lateness=reset",
-		Example: "  pcmlab nic set dcqcn=off",
+		Use:   "set KEY=VALUE...",
+		Short: "Change the running NIC: dcqcn=on|off, rate=RATE, handler=SHELL.so|none, diagnostic=on|off, lateness=reset",
+		Long: "Change the running NIC. handler=SHELL.so[,to=NETWORK][,dscp=N][,qp=N-M] may be given several times: the handlers decide for\n" +
+			"the queue pairs that they match, and the first that sets a control of one keeps it. They take the place of all before;\n" +
+			"handler=none takes them away. diagnostic=on keeps a log of their calls from now on, which 'pcmlab nic calls' writes.",
+		Example: "  pcmlab nic set dcqcn=off\n  pcmlab nic set handler=swift.so,to=192.0.2.0/24 handler=bbr.so",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var s softnic.Settings
@@ -186,24 +206,74 @@ func newNICSet(e *env) *cobra.Command {
 					bps := int64(r)
 					s.RateBps = &bps
 				case "handler":
-					if value == "none" {
-						value = ""
-					} else if abs, err := filepath.Abs(value); err == nil {
-						value = abs
+					if s.Handlers == nil {
+						s.Handlers = &[]softnic.HandlerSetting{}
 					}
-					s.Handler = &value
+					h, err := softnic.ParseHandlerSetting(value)
+					if err != nil {
+						return usagef("nic set %s: want handler=SHELL.so[,to=NETWORK][,dscp=N][,qp=N-M]: %w", a, err)
+					}
+					if abs, err := filepath.Abs(h.Shell); err == nil && h.Shell != inventory.NoHandler {
+						h.Shell = abs
+					}
+					*s.Handlers = append(*s.Handlers, h)
+				case "diagnostic":
+					on := value == "on"
+					if !on && value != "off" {
+						return usagef("nic set %s: need diagnostic=on or diagnostic=off", a)
+					}
+					s.Diagnostic = &on
 				case "lateness":
 					if value != "reset" {
 						return usagef("nic set %s: need lateness=reset", a)
 					}
 					s.ResetLateness = true
 				default:
-					return usagef("nic set %s: known keys are dcqcn, rate, handler and lateness", a)
+					return usagef("nic set %s: known keys are dcqcn, rate, handler, diagnostic and lateness", a)
 				}
+			}
+			if h := s.Handlers; h != nil && len(*h) == 1 && (*h)[0].Shell == inventory.NoHandler {
+				*h = []softnic.HandlerSetting{} // null would say nothing
 			}
 			return withNIC(device, func(c *softnic.Control) error { return c.Set(s) })
 		},
 	}
 	cmd.Flags().StringVar(&device, "device", "", "RDMA device (the only one of this host)")
+	return cmd
+}
+
+func newNICCalls(e *env) *cobra.Command {
+	var device, output, file string
+	cmd := &cobra.Command{
+		Use:   "calls -w FILE.csv.gz",
+		Short: "Write the log of handlers' calls that diagnostic=on keeps",
+		Long: "Write the log of handlers' calls that 'pcmlab nic set diagnostic=on' keeps: gzipped CSV, one line a call, with the triggers\n" +
+			"that fired, the acknowledgements that it was given, and the window and rate that it set. The log goes on.",
+		Example: "  pcmlab nic set diagnostic=on\n  pcmlab nic calls -w calls.csv.gz && zcat calls.csv.gz | head",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkOutput(output, "table", "json"); err != nil {
+				return err
+			}
+			path, err := filepath.Abs(file)
+			if err != nil {
+				return err
+			}
+			return withNIC(device, func(c *softnic.Control) error {
+				h, err := c.WriteCalls(path)
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return writeJSON(e.stdout, h)
+				}
+				fmt.Fprintf(e.stdout, "%s: %d of %d calls\n", file, h.Logged, h.Calls)
+				return nil
+			})
+		},
+	}
+	nicFlags(cmd, &device, &output)
+	cmd.Flags().StringVarP(&file, "write", "w", "", "file, on this host")
+	cmd.MarkFlagRequired("write")
 	return cmd
 }

@@ -88,6 +88,9 @@ func validateFile(path string) (what string, err error) {
 	if err != nil {
 		return "", &codedError{exitUsage, err}
 	}
+	if err := experiments.CheckHandlers(l, backends()); err != nil {
+		return "", err
+	}
 	return fmt.Sprintf("lab %s, %d hosts", l.Name, len(l.Hosts)), nil
 }
 

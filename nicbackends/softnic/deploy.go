@@ -166,7 +166,8 @@ func handlerPackage(fabric *pcm.Fabric, rule int, r *inventory.HandlerRule) (*pc
 func firstMessage(err error) string {
 	var e *spec.Errors
 	if errors.As(err, &e) && len(e.Problems) > 0 {
-		return e.Problems[0].Message
+		_, message, _ := strings.Cut(e.Problems[0].Message, ": ") // behind the path within the package
+		return message
 	}
 	return err.Error()
 }
@@ -215,8 +216,12 @@ func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.H
 type HandlerMistake = nicbackends.HandlerMistake
 
 // LogCalls implements nicbackends.Diagnosed.
-func (Backend) LogCalls(ctx context.Context, h remote.Host, nic *inventory.NIC) error {
-	_, err := run(ctx, h, "log the calls of handlers on NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "diagnostic=on")
+func (Backend) LogCalls(ctx context.Context, h remote.Host, nic *inventory.NIC, on bool) error {
+	state := "off"
+	if on {
+		state = "on"
+	}
+	_, err := run(ctx, h, "log the calls of handlers on NIC "+nic.Device, "pcmlab", "nic", "set", "--device", nic.Device, "diagnostic="+state)
 	return err
 }
 

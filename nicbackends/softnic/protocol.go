@@ -165,7 +165,9 @@ func (h HandlerSetting) String() string {
 // ParseHandlerSetting reads what String writes: SHELL.so[,to=NETWORK]...[,dscp=N][,qp=N-M][,signals=A+B].
 func ParseHandlerSetting(text string) (h HandlerSetting, err error) {
 	parts := strings.Split(text, ",")
-	h.Shell = parts[0]
+	if h.Shell = parts[0]; h.Shell == "" {
+		err = errors.New("no shell is named")
+	}
 	for _, part := range parts[1:] {
 		key, value, _ := strings.Cut(part, "=")
 		var e error

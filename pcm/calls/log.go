@@ -77,11 +77,11 @@ func (l *Log) Snapshot() *Log { s := *l; return &s }
 
 // Header is what a log says of itself.
 type Header struct {
-	Device string
-	Src    netip.Addr
-	Calls  uint64 // invocations
-	Logged uint64 // of them in the log
-	CutNS  int64  // when the log was full; 0: it holds all
+	Device string     `json:"device"`
+	Src    netip.Addr `json:"src"`
+	Calls  uint64     `json:"calls"`  // invocations
+	Logged uint64     `json:"logged"` // of them in the log
+	CutNS  int64      `json:"cut_ns"` // when the log was full; 0: it holds all
 }
 
 // Header is that of the log.
