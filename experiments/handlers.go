@@ -4,12 +4,8 @@ import "fmt"
 
 // handlerChecks says for each handler of a sender whether it acted: that it was called, that its calls changed a window or
 // a rate, and that it failed for no queue pair. A handler that was loaded and did nothing is inert: what was measured is not its work.
-// One that decides for no flow of the playbook is not expected to: the plan has noted it.
 func (r *Runner) handlerChecks() {
 	for _, h := range r.plan.Handlers {
-		if len(h.Flows) == 0 {
-			continue
-		}
 		name := fmt.Sprintf("handler %s acts on %s", h.Counter, h.Host)
 		if h.Match != "" {
 			name += fmt.Sprintf(" (%s)", h.Match)

@@ -53,11 +53,9 @@ func (b *planner) handlers(backends nicbackends.Registry) error {
 	}
 	for _, s := range senders {
 		b.rules(s, &m)
-		if !slices.ContainsFunc(s.nic.Handlers, func(r inventory.HandlerRule) bool { return r.Handler != inventory.NoHandler }) {
-			s.nic.Handlers = nil // the NIC's own control loop decides, as without rules
-		}
 		b.replace(s)
-		if len(s.nic.Handlers) == 0 {
+		if !slices.ContainsFunc(s.nic.Handlers, isHandler) {
+			s.nic.Handlers = nil // the NIC's own control loop decides, as without rules
 			continue
 		}
 		backend, err := backends.Find(s.nic.Backend)
@@ -73,8 +71,17 @@ func (b *planner) handlers(backends nicbackends.Registry) error {
 		for _, w := range append(wrong, b.overlaps(s, resolved)...) {
 			m.add(s, w)
 		}
-		if len(wrong) == 0 {
-			b.plan(s, resolved)
+		if len(wrong) > 0 {
+			continue
+		}
+		flows := b.leaveOut(s, resolved)
+		if resolved, wrong = handled.Handlers(b.lab, s.nic); len(wrong) > 0 { // the files of a package have changed meanwhile
+			return wrong[0]
+		}
+		for i, h := range resolved {
+			if h.Name != inventory.NoHandler {
+				b.Handlers = append(b.Handlers, PlannedHandler{s.host, h, flows[i]})
+			}
 		}
 	}
 	return m.err()
@@ -218,32 +225,38 @@ func (b *planner) overlaps(s *sender, resolved []nicbackends.Handler) []nicbacke
 	return out
 }
 
-// plan notes which flows each handler decides for.
-func (b *planner) plan(s *sender, resolved []nicbackends.Handler) {
+// leaveOut takes away the rules that decide for no flow of the playbook, and gives the flows of the others.
+func (b *planner) leaveOut(s *sender, resolved []nicbackends.Handler) (flows [][]string) {
 	var rules []inventory.Rule
 	for i, h := range resolved {
 		rules = append(rules, inventory.Rule{Match: &s.nic.Handlers[i].Match, Controls: h.Mask})
 	}
-	flows := make([][]string, len(resolved))
+	decides := make([][]string, len(resolved))
 	for _, f := range s.flows {
 		for pair := range b.p.Traffic.QPs {
 			for _, i := range inventory.ChooseHandlers(rules, inventory.FlowKey{To: f.to, DSCP: s.nic.DSCP, QP: pair + 1}) {
-				if !slices.Contains(flows[i], f.name) {
-					flows[i] = append(flows[i], f.name)
+				if !slices.Contains(decides[i], f.name) {
+					decides[i] = append(decides[i], f.name)
 				}
 			}
 		}
 	}
+	all := s.nic.Handlers
+	s.nic.Handlers = nil
 	for i, h := range resolved {
-		if h.Name == inventory.NoHandler {
+		if len(decides[i]) == 0 && h.Name != inventory.NoHandler {
+			b.note("handler %s on %s (%s) is left out: it decides for no flow of this playbook", h.Name, s.host, orAll(h.Match))
 			continue
 		}
-		if len(flows[i]) == 0 {
-			b.note("handler %s on %s (%s) decides for no flow of this playbook", h.Name, s.host, orAll(h.Match))
-		}
-		b.Handlers = append(b.Handlers, PlannedHandler{s.host, h, listed(flows[i])})
+		s.nic.Handlers, flows = append(s.nic.Handlers, all[i]), append(flows, listed(decides[i]))
 	}
+	if !slices.ContainsFunc(s.nic.Handlers, isHandler) {
+		s.nic.Handlers = nil
+	}
+	return flows
 }
+
+func isHandler(r inventory.HandlerRule) bool { return r.Handler != inventory.NoHandler }
 
 func orAll(match string) string {
 	if match == "" {

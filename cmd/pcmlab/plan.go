@@ -74,6 +74,23 @@ func (e *env) printPlan(p *experiments.Plan) error {
 	if err := t.print(); err != nil {
 		return err
 	}
+	if len(p.Handlers) > 0 {
+		t = e.newTable("handler", "on", "decides for", "match", "sets", "hash")
+		for _, h := range p.Handlers {
+			name, match := h.Name, h.Match
+			if len(h.Set) > 0 {
+				name += " (" + strings.Join(h.Set, ", ") + ")"
+			}
+			if match == "" {
+				match = "all flows"
+			}
+			sets := strings.ReplaceAll(strings.Join(h.Controls, " "), "PCM_CTRL_", "")
+			t.row(name, h.Host, strings.Join(h.Flows, " "), match, sets, h.Hash[:min(12, len(h.Hash))])
+		}
+		if err := t.print(); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(e.stdout, "commands, each under a guard on its host:")
 	for _, c := range p.Captures {
 		fmt.Fprintf(e.stdout, "  %-4s %s\n", c.Host, strings.Join(c.Command, " "))
