@@ -170,7 +170,7 @@ func (b *builder) handlerRules(own *nicSettings, at spec.Path, def *nicSettings)
 	if s.Handler != "" && len(s.Handlers) > 0 {
 		b.doc.KeyErrorf(p.With("handler"), "keep one: handler: NAME is short for handlers: [{handler: NAME}]", "handlers: is there, too")
 	}
-	if s.Handler != "" {
+	if s.Handler != "" && len(s.Handlers) == 0 {
 		if s.Handler == NoHandler {
 			return nil
 		}

@@ -72,6 +72,17 @@ A lab file says what exists: hosts and how SSH reaches them, their NICs, the lin
 taps where packets can be captured. Rates, delays and protocol times are hardware figures; a lab with a 'virtual:'
 section is built from network namespaces with rates divided and times multiplied by its time_scale.
 
+PCM handlers decide for a NIC's flows in place of its own congestion control: 'handler: swift', or several, each for the
+flows that it matches. The first that sets a control of a flow keeps it; what no rule matches is left to the NIC.
+
+  handlers:
+    - {handler: swift, match: {to: 192.0.2.0/24}, set: {BETA: 0.7}}   to, dscp, qp (of its process, from 1), role
+    - {handler: none, match: {dscp: 8}}                               the NIC's own; no rule behind is looked at
+    - {handler: bbr}
+
+A playbook's 'handler:' (--set handler=swift) takes the place of all of them for one experiment; docs/playbooks.md says
+which to use.
+
 labs/virtual-4.yaml and labs/hardware-example.yaml are commented examples; inventory/schema.json is the JSON Schema
 that editors can use. 'pcmlab validate FILE' names every mistake with its line.
 
