@@ -91,6 +91,32 @@ func TestWrite_compilesFreestanding(t *testing.T) {
 	}
 }
 
+// TestWrite_needsNoCompareAndSwap: DPACC refuses it for BlueField-3, and RISC-V's compiler makes pairs of lr and sc of it; fetch-and-add and
+// exchange are one instruction each.
+func TestWrite_needsNoCompareAndSwap(t *testing.T) {
+	const cc = "riscv64-linux-gnu-gcc"
+	flags, ok := compilers(t)[cc]
+	if !ok {
+		t.Skipf("there is no %s", cc)
+	}
+	dir := t.TempDir()
+	if _, err := Write(load(t, "swift", nil, nil), dir); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(cc, append(slices.Clone(flags), "-O2", "-I", "testdata/doca", "-S", "-o", "-", filepath.Join(dir, "device", "pcm_dev.c"))...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := regexp.MustCompile(`\b(lr|sc)\.[wd]\b`).FindString(string(out)); found != "" {
+		t.Errorf("the device code has %s", found)
+	}
+	for _, want := range []string{"amoswap.w", "amoadd.w"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the device code has no %s: this test looks at nothing", want)
+		}
+	}
+}
+
 // undefinedNone: nothing is left undefined but what the device library documents.
 func undefinedNone(t *testing.T, name string, symbols []string) {
 	t.Helper()

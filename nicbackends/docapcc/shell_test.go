@@ -387,6 +387,18 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestPool_foreignContext: what another program left in the 48 bytes is no place of this one's.
+func TestPool_foreignContext(t *testing.T) {
+	e := build(t, counting(t), "-DPCM_FLOWS=3")
+	for _, left := range []uint32{1, 2, 3, 4, 77, 0x80000000, 0xffffffff} {
+		results := e.run([]record{{Flow: 1, Kind: ack, Time: 5_000_000_000, Count: 5}, {Flow: 2, Kind: newFlow, Flags: left}, {Flow: 2, Kind: ack, Time: 5_000_000_100, Count: 1},
+			{Flow: 2, Kind: ack, Time: 5_000_000_200, Count: 1}, {Flow: 1, Kind: ack, Time: 5_000_000_300, Count: 1}})
+		if results[2].Rate != 2 || results[3].Rate != 3 || results[4].Rate != 7 || results[3].Ctx[ctxPlace] == results[4].Ctx[ctxPlace] {
+			t.Errorf("words of %#x: rates %d, %d and %d of the other flow, want 2, 3, 7; places %d and %d", left, results[2].Rate, results[3].Rate, results[4].Rate, results[3].Ctx[ctxPlace], results[4].Ctx[ctxPlace])
+		}
+	}
+}
+
 var flowLine = regexp.MustCompile(`(?m)^flow (\d+) rate (\d+) (\d+) \d+ \d+ \d+ \d+ \d+ \d+ (\d+)`)
 
 // TestPool_threads: threads reserve places at once, and again when all flows were idle and as many new ones come. No two flows have one

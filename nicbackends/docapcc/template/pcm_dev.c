@@ -78,6 +78,7 @@ struct pcm_place {
 };
 
 static struct pcm_place pcm_pool[PCM_FLOWS];
+static uint32_t pcm_first;  /* lease: another one each time that the program is loaded, since what it left in the 48 bytes may outlive it */
 static uint32_t pcm_given;  /* atomic: places that were given for the first time */
 static uint32_t pcm_search; /* atomic: where the next search for an idle one begins */
 static uint32_t pcm_speed[DOCA_PCC_DEV_MAX_NUM_PORTS]; /* bits per 100 ns of a port; 0: not known */
@@ -129,7 +130,7 @@ static struct pcm_place *pcm_place_of(uint32_t *ctx, uint32_t stamp, uint32_t us
 	struct pcm_place *p;
 
 	if (ctx[PCM_CTX_PLACE]) {
-		p = &pcm_pool[ctx[PCM_CTX_PLACE] - 1];
+		p = &pcm_pool[(ctx[PCM_CTX_PLACE] - 1) % PCM_FLOWS]; /* whatever another program left there */
 		if (pcm_hold(p)) {
 			if (__atomic_load_n(&p->lease, __ATOMIC_RELAXED) == ctx[PCM_CTX_LEASE])
 				return p;
@@ -149,7 +150,8 @@ static struct pcm_place *pcm_place_of(uint32_t *ctx, uint32_t stamp, uint32_t us
 	}
 	for (int i = 0; i < PCM_CTX_WORDS; i++)
 		((volatile uint32_t *)ctx)[i] = 0;
-	uint32_t lease = p->lease + 1 ? p->lease + 1 : 1;
+	uint32_t lease = p->lease ? p->lease + 1 : pcm_first;
+	lease += lease == 0;
 	__atomic_store_n(&p->lease, lease, __ATOMIC_RELAXED);
 	p->now = stamp;
 	ctx[PCM_CTX_PLACE] = (uint32_t)(p - pcm_pool) + 1;
@@ -481,6 +483,7 @@ void doca_pcc_dev_user_init(uint32_t *disable_event_bitmask)
 	for (uint32_t port = 0; port < DOCA_PCC_DEV_MAX_NUM_PORTS; port++)
 		doca_pcc_dev_init_algo_slot(port, PCM_ALGO_SLOT, PCM_ALGO_SLOT, 1);
 
+	pcm_first = doca_pcc_dev_get_timer_lo();
 	*disable_event_bitmask = 0;
 	if (!PCM_WANTS_ACK)
 		*disable_event_bitmask |= 1u << DOCA_PCC_DEV_EVNT_ROCE_ACK;

@@ -205,7 +205,8 @@ static uint64_t command(const struct in *in)
 		counting = 1;
 		return 0;
 	case NEW_FLOW:
-		memset(&flows[in->flow], 0, sizeof flows[in->flow]);
+		for (int i = 0; i < 12; i++)
+			flows[in->flow].ctx.data[i] = in->flags; /* 0, as the library has it */
 		return 0;
 	case SET_PARAMETER:
 		return doca_pcc_dev_user_set_algo_params(in->port, 0, in->count, 1, &in->flags, &parameters[in->port][in->count < PARAMETERS ? in->count : 0]);
@@ -280,6 +281,7 @@ int main(int argc, char **argv)
 	if (argc != 2 && argc != 5)
 		die("arguments: TICKS_PER_US [THREADS FLOWS EVENTS]");
 	ticks_per_us = strtoul(argv[1], NULL, 10);
+	now = 987654321 * ticks_per_us; /* a program is not loaded when the clock begins */
 	doca_pcc_dev_user_init(&disabled);
 	if (algorithm.slots != DOCA_PCC_DEV_MAX_NUM_PORTS)
 		die("not every port has the algorithm");
