@@ -235,11 +235,15 @@ func TestDeployScript(t *testing.T) {
 	place(t, tools+"/mlxreg", "#!/bin/sh\necho 'value                 | 0x00000000'\n")
 	fails("the loader ended: ", 1, device...)
 	env[len(env)-1] = "WAITS=1000000"
-	fails("after 3 s the device does not say that the handler runs", 1, device...)
+	fails("after 3 s the handler does not run", 1, device...)
 	fails("already runs a handler on mlx5_7", 1, device...)
 	fails("the device runs it: no", 1, append(device, "status")...)
 	fails("the handler is out of mlx5_7", 0, append(device, "stop")...)
 	place(t, tools+"/mlxreg", "#!/bin/sh\necho \"$*\" >>"+dir+"/asked\necho 'value                 | 0x00000001'\n")
+	env = append(env, "STATE=1")
+	fails("after 3 s the handler does not run", 1, device...) // the device runs a program, but it is another one
+	fails("the handler is out of mlx5_7", 0, append(device, "stop")...)
+	env = env[:len(env)-1]
 	fails("handler swift, hash ", 0, device...)
 	fails("the device runs it: yes", 0, append(device, "status")...)
 	fails("the handler is out of mlx5_7", 0, append(device, "stop")...)

@@ -116,10 +116,11 @@ start)
 	nohup "$loader" -d "$device" >"$log" 2>&1 &
 	echo $! >"$state.$device.pid"
 	i=0
-	until running; do
+	# Both must say so: the loader, which another program may keep on standby, and the device, which may run another program.
+	until grep -q '^pcm_load: active' "$log" && running; do
 		pid >/dev/null || { [ $i -eq 0 ] && kill -0 $! 2>/dev/null; } || die "the loader ended: $(tail -n 5 "$log")"
 		i=$((i + 1))
-		[ $i -le "$wait" ] || die "after $wait s the device does not say that the handler runs: $(tail -n 5 "$log")"
+		[ $i -le "$wait" ] || die "after $wait s the handler does not run (the loader, or the device's register PPCC, does not say so): $(tail -n 5 "$log")"
 		sleep 1
 	done
 	echo "deploy.sh: $(head -n 1 "$log" | sed 's/^pcm_load: //'): runs as process $!, its output is $log"
