@@ -36,6 +36,8 @@ var rooms = []struct{ room, reason string }{
 var exceptions = []struct{ from, to, reason string }{
 	{"nicbackends/softnic", "nicbackends/perftest", "the software NIC's client is what the traffic tool runs on"},
 	{"nicbackends/softnic", "nicbackends/cpu", "the software NIC runs the CPU's shells"},
+	{"nicbackends/htsim", "nicbackends/cpu", "the simulator runs the CPU's shells, behind glue"},
+	{"nicbackends/uccl", "nicbackends/cpu", "the transport runs the CPU's shells, behind glue"},
 }
 
 func roomOf(path string) int {

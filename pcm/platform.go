@@ -118,6 +118,7 @@ func htsimPlatform() *Platform {
 	p := &Platform{Name: "htsim", Title: "the uet-htsim packet simulator", Float: true, Libc: true, WordBits: 64}
 	native(p.Signals[:], Sources()...)
 	as(p.Signals[:], Silent, "its hook points do not report the queue of the sender", Queue)
+	as(p.Signals[:], Adapted, "the transport has no CNPs: the first marked acknowledgement in 50 us is taken for one", CNP)
 	native(p.Controls[:], CWND, Rate, EV, PullNo)
 	as(p.Controls[:], Refused, "round trips come with every acknowledgement, and probes are the simulator's own", RTTProbe)
 	return p
