@@ -1,18 +1,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
+	"github.com/pcmlab/pcmlab/nicbackends/htsim"
+	"github.com/pcmlab/pcmlab/nicbackends/uccl"
 	"github.com/pcmlab/pcmlab/pcm"
 )
 
-// buildFlags say how a package is compiled for the CPU.
+// buildFlags say how a package is compiled.
 type buildFlags struct {
 	handlerFlags
 	platform, frac, cc string
@@ -26,20 +32,43 @@ func (f *buildFlags) add(cmd *cobra.Command) {
 
 // shell checks a package and compiles it to out.
 func (e *env) shell(c *cobra.Command, f *buildFlags, name, out string) (*pcm.Package, error) {
-	options := cpu.Options{CC: f.cc, Frac: f.frac}
+	p, err := e.packageFor(c, f, name, "cpu")
+	if err != nil {
+		return nil, err
+	}
+	return p, cpu.Build(c.Context(), p, out, f.options())
+}
+
+func (f *buildFlags) options() cpu.Options { return cpu.Options{CC: f.cc, Frac: f.frac} }
+
+// packageFor is the package as the flags want it built, when it has no mistakes and the platform does not refuse it.
+func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string) (*pcm.Package, error) {
 	if f.frac != "" {
 		if _, err := pcm.ParseFormat(f.frac); err != nil {
 			return nil, usagef("--frac: %w", err)
 		}
 	}
-	p, err := e.soundPackage(c, &f.handlerFlags, name, "cpu", f.cc)
+	p, err := e.soundPackage(c, &f.handlerFlags, name, platform, f.cc)
 	if err != nil {
 		return nil, err
 	}
-	if p, err = options.Package(p); err != nil {
-		return nil, err
+	return f.options().Package(p)
+}
+
+// writers are the platforms whose shells are folders of sources; for the CPU it is a shared object.
+var writers = map[string]func(p *pcm.Package, dir string) (files []string, err error){
+	"htsim": htsim.Write,
+	"uccl":  uccl.Write,
+}
+
+func buildPlatforms() string {
+	names := []string{"cpu"}
+	for _, pl := range pcm.Platforms() {
+		if writers[pl.Name] != nil {
+			names = append(names, pl.Name)
+		}
 	}
-	return p, cpu.Build(c.Context(), p, out, options)
+	return strings.Join(names, ", ")
 }
 
 func newHandlerBuild(e *env) *cobra.Command {
@@ -47,47 +76,98 @@ func newHandlerBuild(e *env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build NAME",
-		Short: "Check a package and compile it into a shell that a NIC loads",
-		Long: "Check a package and compile it. For the CPU the result is a shared object with the C interface of pcm_shell.h; its hash covers\n" +
-			"the sources, the constants as resolved and the runtime.",
-		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so",
+		Short: "Check a package and compile it into a shell: for a NIC that loads it, or a folder for another program's build",
+		Long: "Check a package and compile it. For the CPU the result is a shared object with the C interface of pcm_shell.h. For htsim (the\n" +
+			"uet-htsim simulator) and uccl (UCCL's transport) it is a folder that builds into them: the shell, the C++ that joins it to their hook\n" +
+			"points, and a README.md with the lines to add to their sources and build. A platform that lacks something refuses the package, says\n" +
+			"what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
+		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeHandlers,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := pcm.PlatformNamed(f.platform); err != nil {
 				return usagef("--platform: %w", err)
 			}
-			if f.platform != "cpu" {
-				return usagef("--platform %s: this verb builds for cpu; 'pcmlab handler check %s --platform %s' says whether it could run there", f.platform, args[0], f.platform)
+			switch {
+			case f.platform == "cpu":
+				return e.buildObject(c, &f, args[0], out)
+			case writers[f.platform] != nil:
+				return e.buildFolder(c, &f, args[0], out)
 			}
-			target := out
-			if target == "" {
-				target = filepath.Base(filepath.Clean(args[0])) + ".so"
-			}
-			if st, err := os.Stat(filepath.Dir(target)); err != nil || !st.IsDir() {
-				return usagef("--output %s: there is no folder %s", target, filepath.Dir(target))
-			}
-			p, err := e.shell(c, &f, args[0], target)
-			if err != nil {
-				return err
-			}
-			st, err := os.Stat(target)
-			if err != nil {
-				return err
-			}
-			hash, err := p.Hash()
-			if err != nil {
-				return err
-			}
-			if !e.quiet {
-				fmt.Fprintf(e.stdout, "%s: %s for cpu, %v, hash %s\n", target, p.Name, units.Size(st.Size()), hash)
-			}
-			return nil
+			return usagef("--platform %s: this verb builds for %s; 'pcmlab handler check %s --platform %s' says whether it could run there", f.platform, buildPlatforms(), args[0], f.platform)
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write (NAME.so)")
+	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: "+buildPlatforms())
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file (NAME.so), or folder (NAME-PLATFORM), to write")
 	return cmd
+}
+
+// target is what the caller named, or otherwise what the package's name makes, in a folder that is there.
+func target(out, name, suffix string) (string, error) {
+	if out == "" {
+		out = strings.TrimSuffix(filepath.Base(filepath.Clean(name)), ".yaml") + suffix
+	}
+	if st, err := os.Stat(filepath.Dir(filepath.Clean(out))); err != nil || !st.IsDir() {
+		return "", usagef("--output %s: there is no folder %s", out, filepath.Dir(filepath.Clean(out)))
+	}
+	return out, nil
+}
+
+func (e *env) buildObject(c *cobra.Command, f *buildFlags, name, out string) error {
+	file, err := target(out, name, ".so")
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(file); err == nil && st.IsDir() {
+		return usagef("--output %s: that is a folder; for cpu it is the file to write", file)
+	}
+	p, err := e.shell(c, f, name, file)
+	if err != nil {
+		return err
+	}
+	st, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	hash, err := p.Hash()
+	if err != nil {
+		return err
+	}
+	if !e.quiet {
+		fmt.Fprintf(e.stdout, "%s: %s for cpu, %v, hash %s\n", file, p.Name, units.Size(st.Size()), hash)
+	}
+	return nil
+}
+
+func (e *env) buildFolder(c *cobra.Command, f *buildFlags, name, out string) error {
+	dir, err := target(out, name, "-"+f.platform)
+	if err != nil {
+		return err
+	}
+	switch list, err := os.ReadDir(dir); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return usagef("--output %s: that is a file; for %s it is the folder to write", dir, f.platform)
+	case err == nil && len(list) > 0:
+		return usagef("--output %s: the folder is there and not empty: name another one, or remove it", dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return &codedError{exitUsage, err}
+	}
+	p, err := e.packageFor(c, f, name, f.platform)
+	if err != nil {
+		return err
+	}
+	files, err := writers[f.platform](p, dir)
+	if err != nil {
+		return fmt.Errorf("build %s for %s: %w", p.Name, f.platform, err)
+	}
+	hash, err := p.Hash()
+	if err != nil {
+		return err
+	}
+	if !e.quiet {
+		fmt.Fprintf(e.stdout, "%s: %s for %s, %s, hash %s\nREADME.md there says what to do with it\n", dir, p.Name, f.platform, count(len(files), "file"), hash)
+	}
+	return nil
 }
 
 // inFolder makes a folder for a while.
