@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -13,7 +14,9 @@ import (
 
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc"
 	"github.com/pcmlab/pcmlab/nicbackends/htsim"
+	"github.com/pcmlab/pcmlab/nicbackends/onep"
 	"github.com/pcmlab/pcmlab/nicbackends/uccl"
 	"github.com/pcmlab/pcmlab/pcm"
 )
@@ -57,18 +60,10 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 
 // writers are the platforms whose shells are folders of sources; for the CPU it is a shared object.
 var writers = map[string]func(p *pcm.Package, dir string) (files []string, err error){
-	"htsim": htsim.Write,
-	"uccl":  uccl.Write,
-}
-
-func buildPlatforms() string {
-	names := []string{"cpu"}
-	for _, pl := range pcm.Platforms() {
-		if writers[pl.Name] != nil {
-			names = append(names, pl.Name)
-		}
-	}
-	return strings.Join(names, ", ")
+	"docapcc": docapcc.Write,
+	"htsim":   htsim.Write,
+	"onep":    onep.Write,
+	"uccl":    uccl.Write,
 }
 
 func newHandlerBuild(e *env) *cobra.Command {
@@ -77,27 +72,24 @@ func newHandlerBuild(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build NAME",
 		Short: "Check a package and compile it into a shell: for a NIC that loads it, or a folder for another program's build",
-		Long: "Check a package and compile it. For the CPU the result is a shared object with the C interface of pcm_shell.h. For htsim (the\n" +
-			"uet-htsim simulator) and uccl (UCCL's transport) it is a folder that builds into them: the shell, the C++ that joins it to their hook\n" +
-			"points, and a README.md with the lines to add to their sources and build. A platform that lacks something refuses the package, says\n" +
-			"what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
+		Long: "Check a package and compile it. For the CPU the result is a shared object with the C interface of pcm_shell.h. For the others it is a\n" +
+			"folder of sources: for htsim (the uet-htsim simulator) and uccl (UCCL's transport) the shell, the C++ that joins it to their hook points,\n" +
+			"and a README.md with the lines to add to their sources and build; for docapcc and onep the device's program. A platform that lacks\n" +
+			"something refuses the package, says what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
 		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeHandlers,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := pcm.PlatformNamed(f.platform); err != nil {
 				return usagef("--platform: %w", err)
 			}
-			switch {
-			case f.platform == "cpu":
+			if f.platform == "cpu" {
 				return e.buildObject(c, &f, args[0], out)
-			case writers[f.platform] != nil:
-				return e.buildFolder(c, &f, args[0], out)
 			}
-			return usagef("--platform %s: this verb builds for %s; 'pcmlab handler check %s --platform %s' says whether it could run there", f.platform, buildPlatforms(), args[0], f.platform)
+			return e.buildFolder(c, &f, args[0], out)
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: "+buildPlatforms())
+	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: cpu, uccl, htsim, docapcc, onep")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file (NAME.so), or folder (NAME-PLATFORM), to write")
 	return cmd
 }
@@ -165,7 +157,10 @@ func (e *env) buildFolder(c *cobra.Command, f *buildFlags, name, out string) err
 		return err
 	}
 	if !e.quiet {
-		fmt.Fprintf(e.stdout, "%s: %s for %s, %s, hash %s\nREADME.md there says what to do with it\n", dir, p.Name, f.platform, count(len(files), "file"), hash)
+		fmt.Fprintf(e.stdout, "%s: %s for %s, %s, hash %s\n", dir, p.Name, f.platform, count(len(files), "file"), hash)
+		if slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" }) {
+			fmt.Fprintln(e.stdout, "README.md there says what to do with it")
+		}
 	}
 	return nil
 }
