@@ -27,6 +27,84 @@ const (
 // Rules of the sender (package sender) begin here.
 const firstSenderRule Rule = 64
 
+// Rules of the sender.
+const (
+	RuleNonceSecret         Rule = firstSenderRule + iota // Association Establishment: the nonce is of a cryptographically secure generator
+	RuleAssocBackoff                                      // Association Establishment: ASSOC_REQUEST is repeated after 1 ms, doubling
+	RuleAssocAttempts                                     // Association Establishment: at most eight attempts
+	RuleNonceEchoed                                       // Association Establishment: ASSOC_ACCEPT counts only with the current nonce
+	RuleUpdateAcknowledged                                // Association Establishment: a parameter update is acknowledged
+	RuleUpdateNewest                                      // decision 7: only the newest ASSOC_ACCEPT of an Epoch sets parameters
+	RuleEpochAsked                                        // Association Establishment: another incarnation counts only as an answer
+	RuleUnknownOwn                                        // Association Establishment: UNKNOWN_ASSOCIATION counts only with the own Association ID
+	RuleLossDropsCredit                                   // Association Establishment: a lost association drops all credit
+	RuleRefusedAsked                                      // decision 21: ASSOC_REFUSED counts only while the association is being asked for
+	RuleRefusedTwice                                      // decision 21: the request is repeated once before giving up
+	RuleKeepalive                                         // decision 24: ASSOC_REQUEST with the same nonce keeps an association alive
+	RuleSampleUnambiguous                                 // decision 12: a repeated exchange is no sample of the round trip
+	RuleAssocMatch                                        // Error Handling and Recovery: another Association ID is not ours
+	RuleEpochMatch                                        // Association Establishment: another Epoch is not believed without ASSOC_ACCEPT
+	RuleSequenceNewer                                     // Common Header: what is not newer is discarded
+	RuleSequenceNotLowered                                // decision 7: exempt messages never lower the newest number
+	RuleEpochResetsSequence                               // Common Header: a new Epoch resets the newest number
+	RuleSequenceIncremented                               // Common Header: numbers go up by one, repetitions included
+	RuleAnnouncedOnly                                     // Sender Message State Machine: nothing can be said of a message that was not announced
+	RuleUnscheduledLimit                                  // Transmission Mode Selection: unscheduled only up to U
+	RuleStartJitter                                       // Unscheduled Transmission 1: a random delay within J
+	RuleRequestFirst                                      // Unscheduled Transmission 2: CREDIT_REQUEST before data
+	RuleOneOutstanding                                    // Unscheduled Transmission 3: one unscheduled message at a time
+	RuleUnscheduledDSCP                                   // Unscheduled Transmission 4: the DSCP of unscheduled traffic
+	RuleClassDSCP                                         // Traffic Classes and Pool Credit: the DSCP of the class
+	RuleReportStops                                       // Unscheduled Transmission 5: a report stops it
+	RulePauseStops                                        // Unscheduled Transmission 5: a link pause stops it
+	RuleConvertAnnounces                                  // Unscheduled Transmission: the new request states what was transmitted
+	RuleLimitChecked                                      // decision 9: U is checked again when the delay ends
+	RuleCreditFirst                                       // Transmission Mode Selection: no octet without credit
+	RuleIDsIncrease                                       // Credit Requests and Grants: Message IDs increase
+	RuleRequestRepeated                                   // Credit Requests and Grants, decision 10: a request without an answer is repeated
+	RuleTimeoutTwiceRTT                                   // Credit Requests and Grants: first after twice the smoothed round trip
+	RuleTimeoutLeast                                      // Credit Requests and Grants: not sooner than 100 microseconds
+	RuleRequestBackoff                                    // Credit Requests and Grants: doubling
+	RuleBackoffMost                                       // Credit Requests and Grants: up to 100 ms
+	RuleBackoffReset                                      // decision 12: a grant resets the backoff
+	RuleDeadlineRecomputed                                // CREDIT_REQUEST, decision 24: the deadline is relative to this transmission
+	RuleGiveUp                                            // decision 24: without progress a message is cancelled
+	RuleCancelTold                                        // Credit Requests and Grants: the receiver hears of an abandoned message
+	RuleRateZeroIgnored                                   // CREDIT_GRANT: a grant without a rate is ignored
+	RuleLifetimeDefault                                   // CREDIT_GRANT: a lifetime of zero is the association's
+	RuleLimitInLength                                     // Credit Requests and Grants 5: nothing beyond the length
+	RuleGrantNeverReduces                                 // Credit Requests and Grants 1: a smaller limit reduces nothing
+	RuleLifetimeEnds                                      // Credit Requests and Grants 3: nothing after the lifetime
+	RuleExpiryDropsLimit                                  // decision 1: a limit is not revived after its lifetime
+	RuleExpiryRequests                                    // Credit Requests and Grants 3: fresh credit is asked for
+	RuleNewestLifetime                                    // decision 2: the newest grant's lifetime replaces the old one
+	RulePacing                                            // Credit Requests and Grants 4: no faster than the Pacing Rate
+	RuleDrainedIgnores                                    // decision 10: DRAINED ignores grants
+	RuleReturnTransmitted                                 // CREDIT_RETURN: New Limit is not below what was transmitted
+	RuleReturnCrossing                                    // decision 6: grants that cross a CREDIT_RETURN only refresh
+	RulePoolAdvertised                                    // Credit Requests and Grants: pool grants only with POOL advertised
+	RulePoolOrMessage                                     // decision 4: pool or per message for an association's life
+	RulePoolOffset                                        // decision 4: the pool's offset leaves unscheduled octets out
+	RulePoolClasses                                       // Traffic Classes and Pool Credit: strict order of classes
+	RulePoolWeights                                       // Traffic Classes and Pool Credit: by weight within a class
+	RulePoolRequests                                      // decision 5: requests are repeated until MSG_DONE, in SCHEDULED too
+	RulePoolPaced                                         // Credit Requests and Grants 4: the pool's rate is that of its messages together
+	RulePoolLifetime                                      // Credit Requests and Grants 3: nothing of the pool after its lifetime
+	RulePoolReturns                                       // Credit Requests and Grants: pool credit that nothing can use is returned
+	RuleStatusAbove                                       // Sender Backlog Indication: SENDER_STATUS above the threshold
+	RuleStatusRepeated                                    // Sender Backlog Indication: repeated once per round trip
+	RuleStatusFinal                                       // Sender Backlog Indication: a last one with level zero
+	RuleStatusCapability                                  // decision 23: SENDER_STATUS only to receivers with STATUS
+	RuleThresholdSmallest                                 // Sender Backlog Indication: the smallest N_cu counts
+	RuleThresholdLocal                                    // Sender Backlog Indication: a smaller local value counts
+	RuleSharesSum                                         // Sender Backlog Indication: the shares sum to at most one
+	RuleSharesHints                                       // Sender Backlog Indication: shares follow the Service Hints
+	RuleReportSource                                      // On-Path Congestion Reporting: only CRNs of the domain
+	RuleReportDirection                                   // decision 23: only reports to a sender
+	RuleReportFlow                                        // decision 23: only reports of a flow from here
+	RuleExhaustedKeeps                                    // Sender Message State Machine: BUDGET_EXHAUSTED leaves the request
+)
+
 // Rules of the receiver (package receiver) begin here.
 const firstReceiverRule Rule = 160
 
@@ -45,6 +123,81 @@ var ruleNames = [256]string{
 	RuleUnknownType:      "UnknownType",
 	RuleFlagsNotSent:     "FlagsNotSent",
 	RuleMSN24:            "MSN24",
+
+	RuleNonceSecret:         "NonceSecret",
+	RuleAssocBackoff:        "AssocBackoff",
+	RuleAssocAttempts:       "AssocAttempts",
+	RuleNonceEchoed:         "NonceEchoed",
+	RuleUpdateAcknowledged:  "UpdateAcknowledged",
+	RuleUpdateNewest:        "UpdateNewest",
+	RuleEpochAsked:          "EpochAsked",
+	RuleUnknownOwn:          "UnknownOwn",
+	RuleLossDropsCredit:     "LossDropsCredit",
+	RuleRefusedAsked:        "RefusedAsked",
+	RuleRefusedTwice:        "RefusedTwice",
+	RuleKeepalive:           "Keepalive",
+	RuleSampleUnambiguous:   "SampleUnambiguous",
+	RuleAssocMatch:          "AssocMatch",
+	RuleEpochMatch:          "EpochMatch",
+	RuleSequenceNewer:       "SequenceNewer",
+	RuleSequenceNotLowered:  "SequenceNotLowered",
+	RuleEpochResetsSequence: "EpochResetsSequence",
+	RuleSequenceIncremented: "SequenceIncremented",
+	RuleAnnouncedOnly:       "AnnouncedOnly",
+	RuleUnscheduledLimit:    "UnscheduledLimit",
+	RuleStartJitter:         "StartJitter",
+	RuleRequestFirst:        "RequestFirst",
+	RuleOneOutstanding:      "OneOutstanding",
+	RuleUnscheduledDSCP:     "UnscheduledDSCP",
+	RuleClassDSCP:           "ClassDSCP",
+	RuleReportStops:         "ReportStops",
+	RulePauseStops:          "PauseStops",
+	RuleConvertAnnounces:    "ConvertAnnounces",
+	RuleLimitChecked:        "LimitChecked",
+	RuleCreditFirst:         "CreditFirst",
+	RuleIDsIncrease:         "IDsIncrease",
+	RuleRequestRepeated:     "RequestRepeated",
+	RuleTimeoutTwiceRTT:     "TimeoutTwiceRTT",
+	RuleTimeoutLeast:        "TimeoutLeast",
+	RuleRequestBackoff:      "RequestBackoff",
+	RuleBackoffMost:         "BackoffMost",
+	RuleBackoffReset:        "BackoffReset",
+	RuleDeadlineRecomputed:  "DeadlineRecomputed",
+	RuleGiveUp:              "GiveUp",
+	RuleCancelTold:          "CancelTold",
+	RuleRateZeroIgnored:     "RateZeroIgnored",
+	RuleLifetimeDefault:     "LifetimeDefault",
+	RuleLimitInLength:       "LimitInLength",
+	RuleGrantNeverReduces:   "GrantNeverReduces",
+	RuleLifetimeEnds:        "LifetimeEnds",
+	RuleExpiryDropsLimit:    "ExpiryDropsLimit",
+	RuleExpiryRequests:      "ExpiryRequests",
+	RuleNewestLifetime:      "NewestLifetime",
+	RulePacing:              "Pacing",
+	RuleDrainedIgnores:      "DrainedIgnores",
+	RuleReturnTransmitted:   "ReturnTransmitted",
+	RuleReturnCrossing:      "ReturnCrossing",
+	RulePoolAdvertised:      "PoolAdvertised",
+	RulePoolOrMessage:       "PoolOrMessage",
+	RulePoolOffset:          "PoolOffset",
+	RulePoolClasses:         "PoolClasses",
+	RulePoolWeights:         "PoolWeights",
+	RulePoolRequests:        "PoolRequests",
+	RulePoolPaced:           "PoolPaced",
+	RulePoolLifetime:        "PoolLifetime",
+	RulePoolReturns:         "PoolReturns",
+	RuleStatusAbove:         "StatusAbove",
+	RuleStatusRepeated:      "StatusRepeated",
+	RuleStatusFinal:         "StatusFinal",
+	RuleStatusCapability:    "StatusCapability",
+	RuleThresholdSmallest:   "ThresholdSmallest",
+	RuleThresholdLocal:      "ThresholdLocal",
+	RuleSharesSum:           "SharesSum",
+	RuleSharesHints:         "SharesHints",
+	RuleReportSource:        "ReportSource",
+	RuleReportDirection:     "ReportDirection",
+	RuleReportFlow:          "ReportFlow",
+	RuleExhaustedKeeps:      "ExhaustedKeeps",
 }
 
 // String is the rule's name, as in docs/rdcc-conformance.md.
