@@ -6,7 +6,7 @@
 //	application ------------>  +---------+  ------------> application
 //	                           |         |
 //	  Transmitted, RTTSample,  |         |  Allowance, Wait, DSCP
-//	  Pause, Stop  ----------> | Machine |  ------------> data transport
+//	  Pause, SetRate ------>   | Machine |  ------------> data transport
 //	                           |         |
 //	         Receive, Advance  |         |  Poll, Deadline
 //	RDCC port --------------> +---------+  ------------> RDCC port
