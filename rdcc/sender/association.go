@@ -72,6 +72,7 @@ type assoc struct {
 	statusOut bool          // one waits in the queue
 
 	requestOut, ackOut bool // ASSOC_REQUEST waits in the queue
+	coarse             bool // a segment was its own pacing window
 	timer              timer
 }
 
@@ -437,4 +438,35 @@ func (x *Machine) armAssoc(a *assoc) {
 		return
 	}
 	x.timers.set(&a.timer, min(a.attemptAt, a.pool.end, a.freeAt, a.statusAt, a.keepAt, a.removeAt))
+}
+
+// Info is what there is to know of an association.
+type Info struct {
+	Open           bool
+	Association    uint32
+	Epoch          uint16
+	Capabilities   rdcc.Capabilities // the receiver's
+	U              uint64            // octets
+	Jitter         time.Duration     // J
+	Backlog        uint64            // N_cu, octets
+	Lifetime       time.Duration     // of grants that state none
+	CreditUnit     uint64            // octets
+	RTT            time.Duration     // smoothed; 0 before the first sample
+	Messages       int               // that are not at their end
+	Unused         uint64            // octets of credit held and not used
+	Pool           bool              // it is one of pool grants
+	PacedBySegment bool              // a segment is longer than ten Credit Units (decision 18)
+}
+
+// Association tells of the association with a receiver; false when there is none.
+func (x *Machine) Association(to Addr) (Info, bool) {
+	a := x.byAddr[unmap(to)]
+	if a == nil || a.state == assocWithout {
+		return Info{}, false
+	}
+	return Info{
+		Open: a.state == assocOpen, Association: a.id, Epoch: a.epoch, Capabilities: a.caps, U: a.limit, Jitter: a.jitter, Backlog: a.ncu,
+		Lifetime: a.lifetime, CreditUnit: a.unit, RTT: a.srtt, Messages: a.messages, Unused: a.held, Pool: a.kind == grantsPool,
+		PacedBySegment: a.coarse,
+	}, true
 }

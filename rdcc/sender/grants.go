@@ -258,6 +258,7 @@ func (x *Machine) pace(m *message, n uint64) {
 	p.sent(x.now, n, budget)
 	if budget > paceUnits*m.a.unit {
 		x.count.CoarselyPaced += n
+		m.a.coarse = true
 	}
 }
 

@@ -218,8 +218,15 @@ func TestPacing_segments(t *testing.T) {
 	l.transmit(id, 1<<18)
 	l.allowance(id, 1<<18)
 	l.equal("coarse", l.x.Counters().CoarselyPaced, uint64(1<<18))
-	at, ok := l.x.Wait(l.now, id)
-	l.equal("waits", ok, true)
+	want := Info{
+		Open: true, Association: 0x5a17c0de, Epoch: 3, Capabilities: 7, U: 16384, Jitter: 10 * us, Backlog: 1 << 31, Lifetime: ms, CreditUnit: 4096,
+		RTT: 20 * us, Messages: 1, Unused: 3 << 18, PacedBySegment: true,
+	}
+	info, ok := l.x.Association(first)
+	if !ok || info != want {
+		t.Errorf("association %+v, want %+v", info, want)
+	}
+	at, _ := l.x.Wait(l.now, id)
 	l.equal("for a segment's time", at-l.now, window(1<<18, 8e9))
 }
 

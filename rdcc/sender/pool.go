@@ -33,6 +33,10 @@ func (x *Machine) poolGrant(a *assoc, g *rdcc.CreditGrant, lifetime time.Duratio
 	a.kind = grantsPool
 	p := &a.pool
 	limit := g.GrantLimit
+	if most := p.used + p.remaining; limit > most && x.on(rdcc.RuleLimitInLength) { // decision 4
+		x.count.BeyondLength += limit - most
+		limit = most
+	}
 	if limit <= p.returned && x.now < p.crossing && x.on(rdcc.RuleReturnCrossing) {
 		x.count.ReturnCross++
 		limit = min(limit, p.limit)

@@ -262,3 +262,13 @@ func TestPoolBackIntoPool(t *testing.T) {
 	l.pool(9000)
 	l.holds("a new life", ids, 4096+808, 4096)
 }
+
+// TestPoolLimit_beyondAll: credit that no message could use is none (decision 4).
+func TestPoolLimit_beyondAll(t *testing.T) {
+	l := newLab(t)
+	ids := l.messages(Message{Length: 30000}, Message{Length: 5000})
+	l.pool(1<<64 - 1)
+	l.holds("all", ids, 30000, 5000)
+	l.equal("held", l.x.byAddr[first].held, uint64(35000))
+	l.equal("beyond", l.x.Counters().BeyondLength, uint64(1<<64-1-35000))
+}

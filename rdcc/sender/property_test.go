@@ -194,7 +194,13 @@ func (w *world) grantAny(id uint64, m *modelled) {
 		at := w.now
 		if w.say(w.o, &g, rdcc.FlagPool) && g.PacingRate > 0 {
 			w.kinds[w.o] = true
-			w.pool.add(at, "grant", g.GrantLimit, life)
+			_, most := w.pool.held(at, 1<<62)
+			for _, o := range w.messages {
+				if o.p == w.o {
+					most += o.Length - o.sent
+				}
+			}
+			w.pool.add(at, "grant", min(g.GrantLimit, most), life)
 		}
 		return
 	}
