@@ -29,7 +29,7 @@ type buildFlags struct {
 
 func (f *buildFlags) add(cmd *cobra.Command) {
 	f.handlerFlags.add(cmd)
-	cmd.Flags().StringVar(&f.frac, "frac", "", "representation of fractions: float (also when not given), q16.16, q32.32 or q42.22")
+	cmd.Flags().StringVar(&f.frac, "frac", "", "representation of fractions: float (also when not given; q32.32 where there is no floating point), q16.16, q32.32 or q42.22")
 	cmd.Flags().StringVar(&f.cc, "cc", "", "C compiler (cc)")
 }
 
@@ -51,11 +51,20 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 			return nil, usagef("--frac: %w", err)
 		}
 	}
+	options := f.options()
+	if pl, err := pcm.PlatformNamed(platform); err == nil && !pl.Float { // the hash is that of what the device runs
+		switch options.Frac {
+		case "":
+			options.Frac = pcm.Q32.String()
+		case pcm.FormatFloat.String():
+			return nil, usagef("--frac float: platform %s has no floating point (q32.32 when it is not given, q42.22, q16.16)", platform)
+		}
+	}
 	p, err := e.soundPackage(c, &f.handlerFlags, name, platform, f.cc)
 	if err != nil {
 		return nil, err
 	}
-	return f.options().Package(p)
+	return options.Package(p)
 }
 
 // writers are the platforms whose shells are folders of sources; for the CPU it is a shared object.
