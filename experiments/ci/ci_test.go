@@ -279,3 +279,19 @@ func TestWriteMarkdown(t *testing.T) {
 		t.Error("text became markup")
 	}
 }
+
+// A check of pcmlab itself, such as of what a handler did, has no expression: its message is its reason.
+func TestNew_ownCheckSaysItsReason(t *testing.T) {
+	run := repeat(1, "64KiB", 0.95)
+	run.Checks = []experiments.CheckResult{{Name: "handler inert acts on h1", Verdict: experiments.Fail, Reason: "inert: none of its 5255 calls changed a window or a rate",
+		Values: []experiments.MetricValue{{Call: "nic.h1.handler_runs", Value: 5255}}}}
+	for _, c := range New(Input{Runs: []*experiments.Summary{run}}).Suites[0].Cases {
+		if c.Name == "handler inert acts on h1" {
+			if want := "handler inert acts on h1: inert: none of its 5255 calls changed a window or a rate (nic.h1.handler_runs = 5255)"; c.Outcome != Failed || c.Message != want {
+				t.Errorf("%s: %q, want %q", c.Outcome, c.Message, want)
+			}
+			return
+		}
+	}
+	t.Error("the check is no case")
+}

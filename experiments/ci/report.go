@@ -198,13 +198,11 @@ func oneLine(s string) string {
 func (b *builder) expectation(name string, runs []*experiments.Summary) Case {
 	c := Case{Name: name, Outcome: Passed, File: b.file, Line: b.line(b.expectations[name])}
 	var failed, skipped, lines []string
-	that := ""
 	for _, r := range runs {
 		for _, k := range r.Checks {
 			if k.Name != name {
 				continue
 			}
-			that = cmp.Or(that, k.That)
 			text := fmt.Sprintf("%s: %s", label(r), k.Verdict)
 			for _, v := range k.Values {
 				text += fmt.Sprintf(", %s = %.6g", v.Call, v.Value)
@@ -215,7 +213,11 @@ func (b *builder) expectation(name string, runs []*experiments.Summary) Case {
 			lines = append(lines, text)
 			switch k.Verdict {
 			case experiments.Fail:
-				failed = append(failed, values(k))
+				if k.That == "" { // no expectation: pcmlab's own check says what is wrong
+					failed = append(failed, fmt.Sprintf("%s: %s (%s)", name, k.Reason, values(k)))
+				} else {
+					failed = append(failed, fmt.Sprintf("%s does not hold: %s", k.That, values(k)))
+				}
 			case experiments.Skip:
 				skipped = append(skipped, k.Reason)
 			}
@@ -224,7 +226,7 @@ func (b *builder) expectation(name string, runs []*experiments.Summary) Case {
 	c.Detail = strings.Join(lines, "\n")
 	switch {
 	case len(failed) > 0:
-		c.Outcome, c.Message = Failed, fmt.Sprintf("%s does not hold: %s", cmp.Or(that, name), failed[0])
+		c.Outcome, c.Message = Failed, failed[0]
 		if len(runs) > 1 {
 			c.Message += fmt.Sprintf(" (in %d of %d runs)", len(failed), len(runs))
 		}
