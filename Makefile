@@ -9,7 +9,7 @@ LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbac
 
 export CGO_ENABLED = 0
 
-.PHONY: all setup build demo test check unit lab bench fuzz mutants cross clean
+.PHONY: all setup build demo regression test check unit lab bench fuzz mutants cross clean
 
 all: build
 
@@ -22,6 +22,12 @@ build: setup ## bin/pcmlab, and bin/pcmlab-nic, which loads handlers
 
 demo: build ## raise the virtual lab and run the five-phase incast
 	$(BIN)/pcmlab run playbooks/incast-3to1.yaml -i labs/virtual-4.yaml
+
+regression: build ## the suite of playbooks/regression against its baselines; JUnit in regression-*.xml
+	@status=0; for p in incast swift; do \
+		$(BIN)/pcmlab run playbooks/regression/$$p.yaml -i playbooks/regression/lab.yaml --repeat 5 \
+			--baseline playbooks/regression/baselines/$$p.json --junit regression-$$p.xml || status=$$?; \
+	done; exit $$status
 
 test: build check unit lab cross ## everything
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// suiteTime is how long the regression suite may take on two cores that have nothing else to do.
-const suiteTime = 4 * time.Minute
+// suiteTime is how long one of the suite's two playbooks may take on two cores that have nothing else to do: the suite has four minutes.
+const suiteTime = 2 * time.Minute
 
 type junitCase struct {
 	Name    string       `xml:"name,attr"`
@@ -26,12 +26,13 @@ type junitResult struct {
 	Text    string `xml:",chardata"`
 }
 
-// regressionRun runs the suite as docs/ci.md says, with further flags, and gives its exit status and its JUnit cases.
-func regressionRun(t *testing.T, flags ...string) (status int, cases map[string]junitCase) {
+// regressionRun runs a playbook of the suite as docs/ci.md says, with further flags, and gives its exit status and its JUnit cases.
+func regressionRun(t *testing.T, playbook string, flags ...string) (status int, cases map[string]junitCase) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "junit.xml")
-	args := []string{"run", "playbooks/regression/incast.yaml", "-i", "playbooks/regression/lab.yaml", "--repeat", "5", "--baseline", "playbooks/regression/baselines/incast.json", "--junit", file, "--out", filepath.Join(dir, "runs")}
+	const suite = "playbooks/regression/"
+	args := []string{"run", suite + playbook + ".yaml", "-i", suite + "lab.yaml", "--repeat", "5", "--baseline", suite + "baselines/" + playbook + ".json", "--junit", file, "--out", filepath.Join(dir, "runs")}
 	cmd := exec.CommandContext(t.Context(), binary, append(args, flags...)...)
 	cmd.Dir = "../.."
 	began := time.Now()
@@ -44,7 +45,7 @@ func regressionRun(t *testing.T, flags ...string) (status int, cases map[string]
 		t.Fatal(err)
 	}
 	took := time.Since(began).Round(time.Second)
-	t.Logf("%v: exit status %d after %v", flags, status, took)
+	t.Logf("%s %v: exit status %d after %v", playbook, flags, status, took)
 	if took > suiteTime {
 		t.Errorf("the suite took %v, want less than %v", took, suiteTime)
 	}
@@ -77,30 +78,86 @@ func regressionRun(t *testing.T, flags ...string) (status int, cases map[string]
 	return status, cases
 }
 
-// TestRegressionSuite: on unchanged code the suite is green twice in a row. A change of ECN, a cut buffer and congestion
-// control that is off are red each time, for the score that shows them, with the numbers in the JUnit text.
-func TestRegressionSuite(t *testing.T) {
-	if os.Getenv("PCMLAB_REGRESSION") == "" {
-		t.Skip("takes some ten minutes of a machine that has nothing else to do: set PCMLAB_REGRESSION=1")
+// folder makes one for a package of this name.
+func folder(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
-	for _, again := range []string{"once", "again"} {
-		if status, _ := regressionRun(t); status != 0 {
-			t.Errorf("unchanged, %s: exit status %d, want 0", again, status)
+	return dir
+}
+
+// damaged is a copy of the handler Swift with a line of its specification changed.
+func damaged(t *testing.T, old, new string) string {
+	t.Helper()
+	dir := folder(t, "swift")
+	for _, name := range []string{"swift.yaml", "swift.c"} {
+		text, err := os.ReadFile(filepath.Join("../../pcm/handlers/swift", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "swift.yaml" && strings.Count(string(text), old) != 1 {
+			t.Fatalf("swift.yaml has %q %d times", old, strings.Count(string(text), old))
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Replace(string(text), old, new, 1)), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+// inert is a package that is called and changes nothing.
+func inert(t *testing.T) string {
+	t.Helper()
+	dir := folder(t, "inert")
+	for name, text := range map[string]string{
+		"inert.yaml": "algorithm: {name: inert}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1, reset_upon_trigger: \"false\"}\ncontrols:\n  - {name: CWND, type: PCM_CTRL_CWND, initial_value: FABRIC_MAX_CWND}\n",
+		"inert.c":    "#include \"pcmh.h\"\n#include \"inert.h\"\n\nint algorithm_main()\n{\n\treturn PCM_SUCCESS;\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestRegressionSuite: on unchanged code the suite is green twice in a row. A change of ECN, a cut buffer, congestion control that is
+// off, a handler with a broken constant and one that does nothing are red each time, in the case that shows them, with the numbers or the
+// reason in the JUnit text.
+func TestRegressionSuite(t *testing.T) {
+	if os.Getenv("PCMLAB_REGRESSION") == "" {
+		t.Skip("takes some fifteen minutes of a machine that has nothing else to do: set PCMLAB_REGRESSION=1")
+	}
+	for _, playbook := range []string{"incast", "swift", "incast", "swift"} {
+		if status, _ := regressionRun(t, playbook); status != 0 {
+			t.Errorf("%s, unchanged: exit status %d, want 0", playbook, status)
+		}
+	}
+	const ce, lost, retransmissions = `ce_share(phase="all")`, "lost()", "retransmissions()"
+	worse := []string{"is worse", "before     ", "after      ", "change     ", "allowed    "}
 	for _, c := range []struct {
 		name, why string
-		flags     []string
+		playbook  string
+		set       []string
+		status    int
 		red       []string // cases
+		text      []string // that each of them has
 	}{
-		{"ecn_tenfold", "ECN acts when the buffer is full already: nothing is marked, packets are lost", []string{"--set", "switch.ecn.kmin=2000KiB", "--set", "switch.ecn.kmax=8000KiB"}, []string{`ce_share(phase="all")`, "lost()"}},
-		{"buffer_cut", "the buffer ends below where ECN begins", []string{"--set", "link.buffer=128KiB"}, []string{"lost()", "retransmissions()"}},
-		{"dcqcn_off", "senders ignore the marks: the queue stays full", []string{"--set", "nic.dcqcn=off"}, []string{`ce_share(phase="all")`, "lost()"}},
+		{"ecn_tenfold", "ECN acts when the buffer is full already: nothing is marked, packets are lost", "incast", []string{"switch.ecn.kmin=2000KiB", "switch.ecn.kmax=8000KiB"}, exitCheckFailed, []string{ce, lost}, worse},
+		{"buffer_cut", "the buffer ends below where ECN begins", "incast", []string{"link.buffer=128KiB"}, exitCheckFailed, []string{lost, retransmissions}, worse},
+		{"dcqcn_off", "senders ignore the marks: the queue stays full", "incast", []string{"nic.dcqcn=off"}, exitCheckFailed, []string{ce, lost}, worse},
+		{"handler_constant", "windows end at one packet: the link is idle most of the time", "swift", []string{"handler=" + damaged(t, "value: FABRIC_MAX_CWND}", "value: FABRIC_LINK_MSS}")}, exitCheckFailed, []string{`utilisation(phase="all")`}, worse},
+		{"handler_inert", "windows stay as wide as they began", "swift", []string{"handler=" + inert(t)}, exitData, []string{"handler inert acts on h1", "handler inert acts on h3"}, []string{"inert: none of its ", "changed a window or a rate"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, cases := regressionRun(t, c.flags...)
-			if status != 1 {
-				t.Errorf("%s: exit status %d, want 1", c.why, status)
+			var flags []string
+			for _, s := range c.set {
+				flags = append(flags, "--set", s)
+			}
+			status, cases := regressionRun(t, c.playbook, flags...)
+			if status != c.status {
+				t.Errorf("%s: exit status %d, want %d", c.why, status, c.status)
 			}
 			for _, name := range c.red {
 				k := cases[name]
@@ -108,8 +165,8 @@ func TestRegressionSuite(t *testing.T) {
 					t.Errorf("%s: case %s did not fail", c.why, name)
 					continue
 				}
-				for _, want := range []string{"is worse", "before     ", "after      ", "change     ", "allowed    ", "playbooks/regression/incast.yaml:"} {
-					if !strings.Contains(k.Failure.Text, want) {
+				for _, want := range append(c.text, "playbooks/regression/"+c.playbook+".yaml:") {
+					if !strings.Contains(k.Failure.Message+k.Failure.Text, want) {
 						t.Errorf("%s: the text of %s has no %q:\n%s", c.why, name, want, k.Failure.Text)
 					}
 				}
