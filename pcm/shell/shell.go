@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -113,6 +114,20 @@ type Flow struct {
 	at    uintptr
 }
 
+// arguments are those of calls that are under way: the list that SyscallN takes would be garbage of each call.
+var arguments = sync.Pool{New: func() any { return new([3]uintptr) }}
+
+// call calls a function of the shell; one that takes fewer arguments does not look at the rest.
+//
+//go:uintptrescapes
+func call(function, a, b, c uintptr) uintptr {
+	list := arguments.Get().(*[3]uintptr)
+	*list = [3]uintptr{a, b, c}
+	v, _, _ := purego.SyscallN(function, list[:]...)
+	arguments.Put(list)
+	return v
+}
+
 // ErrMemory: the shell could not make a flow.
 var ErrMemory = errors.New("no memory for another flow")
 
@@ -138,28 +153,28 @@ func (f *Flow) Handle() uintptr { return f.at }
 
 // Flush takes what happened and says what to do.
 func (f *Flow) Flush(in *Input, out *Output) {
-	purego.SyscallN(f.shell.flush, f.at, uintptr(unsafe.Pointer(in)), uintptr(unsafe.Pointer(out)))
+	call(f.shell.flush, f.at, uintptr(unsafe.Pointer(in)), uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(out)
 }
 
 // Note is the datapath's half of a flush: it takes what happened, and says whether the handler is due.
 func (f *Flow) Note(in *Input) (due bool) {
-	v, _, _ := purego.SyscallN(f.shell.note, f.at, uintptr(unsafe.Pointer(in)))
+	v := call(f.shell.note, f.at, uintptr(unsafe.Pointer(in)), 0)
 	runtime.KeepAlive(in)
 	return int32(v) != 0
 }
 
 // Serve is the control plane's half: it runs the handler if a trigger fires now, and says what to do and whether it is due again.
 func (f *Flow) Serve(now uint64, out *Output) (due bool) {
-	v, _, _ := purego.SyscallN(f.shell.serve, f.at, uintptr(now), uintptr(unsafe.Pointer(out)))
+	v := call(f.shell.serve, f.at, uintptr(now), uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(out)
 	return int32(v) != 0
 }
 
 // Read says what to do, without an event.
 func (f *Flow) Read(out *Output) {
-	purego.SyscallN(f.shell.read, f.at, uintptr(unsafe.Pointer(out)))
+	call(f.shell.read, f.at, uintptr(unsafe.Pointer(out)), 0)
 	runtime.KeepAlive(out)
 }
 
@@ -169,7 +184,7 @@ func (s *Shell) Batch(events []Event, out []Output) {
 		return
 	}
 	_ = out[len(events)-1]
-	purego.SyscallN(s.batch, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&out[0])))
+	call(s.batch, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&out[0])))
 	runtime.KeepAlive(events)
 	runtime.KeepAlive(out)
 }
