@@ -26,6 +26,8 @@ type replayOptions struct {
 	output string
 	seed   uint64
 	all    bool
+	plot   bool
+	svg    string
 }
 
 func newHandlerRun(e *env) *cobra.Command {
@@ -36,13 +38,15 @@ func newHandlerRun(e *env) *cobra.Command {
 		Long: "Replay a trace of one flow through a handler and print its controls over time. The trace is CSV with a heading, or JSON lines: t_ns and\n" +
 			"any of the fields of an input (" + strings.Join(trace.Columns()[1:], ", ") + ").\n" +
 			"Times are ns; what is left out did not happen. The table has the lines at which a control changed; --all, json and csv have all.",
-		Example: "  pcmlab handler run swift trace.csv\n  pcmlab handler run ./mycc trace.jsonl --set MIN_CWND=8192 -o csv > out.csv",
+		Example: "  pcmlab handler run swift trace.csv\n  pcmlab handler run ./mycc trace.jsonl --set MIN_CWND=8192 -o csv > out.csv\n  pcmlab handler run swift trace.csv --plot --svg swift.svg",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: completeHandlers,
 		RunE: func(c *cobra.Command, args []string) error { return e.runHandlerRun(c, &o, args[0], args[1]) },
 	}
 	o.add(cmd)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 1, "seed of the handler's random numbers")
 	cmd.Flags().BoolVar(&o.all, "all", false, "every line of the trace in the table")
+	cmd.Flags().BoolVar(&o.plot, "plot", false, "draw the controls over time in place of the table")
+	cmd.Flags().StringVar(&o.svg, "svg", "", "draw them into this file, too")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "table, json or csv")
 	return cmd
 }
@@ -67,6 +71,12 @@ func (e *env) runHandlerRun(c *cobra.Command, o *replayOptions, name, file strin
 	if err := checkOutput(o.output, "table", "json", "csv"); err != nil {
 		return err
 	}
+	if o.plot && (o.output != "table" || o.all) {
+		return usagef("--plot: it draws in place of the table, so neither --output %s nor --all goes with it", o.output)
+	}
+	if st, err := os.Stat(filepath.Dir(o.svg)); o.svg != "" && (err != nil || !st.IsDir()) {
+		return usagef("--svg %s: there is no folder %s", o.svg, filepath.Dir(o.svg))
+	}
 	loader := siblingNIC()
 	if loader == "" {
 		return &codedError{exitInfra, errors.New("handler run: there is no pcmlab-nic beside this pcmlab, and it alone can load handlers (make build makes both; or go build ./cmd/pcmlab-nic)")}
@@ -83,6 +93,11 @@ func (e *env) runHandlerRun(c *cobra.Command, o *replayOptions, name, file strin
 		rows, err := replay(c.Context(), loader, object, file, o.seed, false)
 		if err != nil {
 			return err
+		}
+		if o.svg != "" {
+			if err := writeSVG(o.svg, p.Name+" over "+filepath.Base(file), plots(p, rows)); err != nil {
+				return err
+			}
 		}
 		return e.printReplay(p, o, file, rows)
 	})
@@ -165,6 +180,12 @@ func (e *env) printReplay(p *pcm.Package, o *replayOptions, file string, rows []
 	case "csv":
 		err = e.replayCSV(p, rows)
 	default:
+		if o.plot {
+			for _, one := range plots(p, rows) {
+				fmt.Fprintln(e.stdout, one.chart())
+			}
+			break
+		}
 		err = e.replayTable(p, o.all, rows, runs)
 	}
 	if err == nil && failed != 0 {
