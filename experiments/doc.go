@@ -2,7 +2,7 @@
 //
 //	playbook.yaml + lab.yaml
 //	   -> LoadPlaybook, inventory.Load   every mistake at once, with its place
-//	   -> NewPlan                        exact commands, ports, windows; nothing touched
+//	   -> NewPlan                        exact commands, ports, windows, handlers of each flow; nothing touched
 //	   -> Runner.Run                     hosts, NICs, servers and held clients, taps, counters
 //	        phases                       an absolute schedule; clients released together
 //	        drain                        traffic first, then counters, then taps

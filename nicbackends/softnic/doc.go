@@ -7,6 +7,7 @@
 //	softnic/engine   the NIC without IO: queue pairs, memory regions, DCQCN, line-rate pacing, counters, datagrams
 //	softnic/qp       the RC queue pair machine
 //	softnic/dcqcn    DCQCN notification and reaction point
+//	softnic/handler  PCM handlers in its place, several a NIC, each for the queue pairs that its rule matches
 //
 // # Sending
 //

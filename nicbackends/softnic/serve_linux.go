@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
 	"github.com/pcmlab/pcmlab/pcm/calls"
 )
@@ -259,8 +260,8 @@ func (s *server) status() (Status, error) {
 	st := Status{Schema: "pcmlab/nic/v1", Info: s.info(), QPs: []QPStatus{}}
 	err := s.loop.do(func(now time.Duration) {
 		st.Handlers, st.Diagnostic = s.handlerStatus(), s.calls != nil
-		if len(st.Handlers) > 0 {
-			st.Handler = &st.Handlers[0].HandlerInfo
+		if i := slices.IndexFunc(st.Handlers, func(h HandlerStatus) bool { return h.Name != inventory.NoHandler }); i >= 0 {
+			st.Handler = &st.Handlers[i].HandlerInfo
 		}
 		st.DCQCN, st.RateBps, st.QPCount = s.nic.DCQCN(), int64(s.nic.Rate()), s.nic.QPs()
 		st.LatenessNS, st.IO = s.loop.late.summary(), s.loop.io
