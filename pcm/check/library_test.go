@@ -52,12 +52,13 @@ func TestLibrary_pathsUnderAsynchronousShells(t *testing.T) {
 	}
 }
 
-// TestSDK_hasWarningsOnly checks the packages of the published SDK, which are no part of the project: PCMLAB_SDK names their folder.
+// TestSDK_hasWarningsOnly checks the packages of the published SDK, which are no part of the project: PCMLAB_PCM_SDK names it, unpacked.
 func TestSDK_hasWarningsOnly(t *testing.T) {
-	sdk := os.Getenv("PCMLAB_SDK")
-	if sdk == "" {
-		t.Skip("PCMLAB_SDK names no folder of SDK packages")
+	root := os.Getenv("PCMLAB_PCM_SDK")
+	if root == "" {
+		t.Skip("PCMLAB_PCM_SDK does not name the published SDK, unpacked")
 	}
+	sdk := filepath.Join(root, "algorithms")
 	fabric, err := pcm.LoadFabric(filepath.Join(sdk, "fabric.yaml"))
 	if err != nil {
 		t.Fatal(err)
