@@ -15,23 +15,14 @@ import (
 
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
 	"github.com/pcmlab/pcmlab/pcm/shell"
 )
 
 // written builds a package from its texts.
 func written(t *testing.T, name, yaml, c string, o Options) *built {
 	t.Helper()
-	dir := t.TempDir()
-	for ext, text := range map[string]string{".yaml": yaml, ".c": c} {
-		if err := os.WriteFile(filepath.Join(dir, name+ext), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := pcm.Load(filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: handlers.Fabric()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return buildPackage(t, p, o)
+	return buildPackage(t, handlertest.Written(t, name, yaml, c), o)
 }
 
 // TestTriggers_vectors: each case is a package of its own, whose handler notes what it sees, in each kind of shell.

@@ -13,6 +13,7 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
 	"github.com/pcmlab/pcmlab/pcm/shell"
 )
 
@@ -122,16 +123,7 @@ func load(t *testing.T, name string, fabric *pcm.Fabric, set map[string]string) 
 // written is a package of texts.
 func written(t *testing.T, name, yaml, c string) *pcm.Package {
 	t.Helper()
-	dir := t.TempDir()
-	for ext, text := range map[string]string{".yaml": yaml, ".c": c} {
-		if err := os.WriteFile(filepath.Join(dir, name+ext), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := pcm.Load(filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: handlers.Fabric()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := handlertest.Written(t, name, yaml, c)
 	p.Format = pcm.Q32
 	return p
 }

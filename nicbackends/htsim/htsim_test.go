@@ -14,6 +14,7 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends/cpu/glue/gluetest"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
 )
 
 var platform = gluetest.Platform{Name: "htsim", Write: Write, Include: "testdata/sim", Driver: "testdata/driver.cpp",
@@ -192,7 +193,7 @@ func TestGlue_asReadmeSays(t *testing.T) {
 }
 
 func constant(t *testing.T, name, controls string) *pcm.Package {
-	return gluetest.Written(t, name, "algorithm: {name: "+name+"}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\ncontrols:\n"+controls,
+	return handlertest.Written(t, name, "algorithm: {name: "+name+"}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\ncontrols:\n"+controls,
 		"#include \"pcmh.h\"\n#include \""+name+".h\"\nint algorithm_main()\n{\n\treturn PCM_SUCCESS;\n}\n")
 }
 

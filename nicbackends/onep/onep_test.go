@@ -15,6 +15,7 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
 	"github.com/pcmlab/pcmlab/pcm/shell"
 )
 
@@ -43,21 +44,6 @@ func load(t *testing.T, name string) *pcm.Package {
 		t.Fatal(err)
 	}
 	p.Format = pcm.Q32
-	return p
-}
-
-func written(t *testing.T, name, yaml, c string) *pcm.Package {
-	t.Helper()
-	dir := t.TempDir()
-	for ext, text := range map[string]string{".yaml": yaml, ".c": c} {
-		if err := os.WriteFile(filepath.Join(dir, name+ext), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := pcm.Load(filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: handlers.Fabric()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return p
 }
 
@@ -221,7 +207,7 @@ func same(t *testing.T, p *pcm.Package, trace []record, results []result) {
 // TestShell_keepsExtremes: of round trips that come together, signals of minima and maxima have the least and the largest; and another clock
 // than ns is converted.
 func TestShell_keepsExtremes(t *testing.T) {
-	p := written(t, "extremes", "algorithm: {name: extremes}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n"+
+	p := handlertest.Written(t, "extremes", "algorithm: {name: extremes}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n"+
 		"  - {name: LEAST, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_MIN, initial_value: 2**64 - 1}\n  - {name: MOST, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_MAX}\n  - {name: NEW, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_LAST}\n"+
 		"controls:\n  - {name: CWND, type: PCM_CTRL_CWND}\n  - {name: RATE, type: PCM_CTRL_RATE}\n", "#include \"pcmh.h\"\n#include \"extremes.h\"\nint algorithm_main()\n{\n"+
 		"\tset_control(CWND, get_signal(LEAST) << 32 | get_signal(MOST));\n\tset_control(RATE, get_signal(NEW));\n\treturn PCM_SUCCESS;\n}\n")
@@ -243,7 +229,7 @@ const counting = "algorithm: {name: counting}\nsignals:\n  - {name: ACK, type: P
 // TestShell_losesNothingOnThreads: four threads note while another one serves; packets, which are never reset, and bytes, which are at each
 // run, add up in the end. The thread sanitizer sees no access that is not ordered.
 func TestShell_losesNothingOnThreads(t *testing.T) {
-	p := written(t, "counting", counting, "#include \"pcmh.h\"\n#include \"counting.h\"\nint algorithm_main()\n{\n\tset_var_uint(TOTAL, get_var_uint(TOTAL) + get_signal(BYTES));\n"+
+	p := handlertest.Written(t, "counting", counting, "#include \"pcmh.h\"\n#include \"counting.h\"\nint algorithm_main()\n{\n\tset_var_uint(TOTAL, get_var_uint(TOTAL) + get_signal(BYTES));\n"+
 		"\tset_control(CWND, get_var_uint(TOTAL));\n\tset_control(RATE, get_signal(ACK));\n\treturn PCM_SUCCESS;\n}\n")
 	dir := t.TempDir()
 	if _, err := Write(p, dir); err != nil {
@@ -274,7 +260,7 @@ func TestShell_losesNothingOnThreads(t *testing.T) {
 
 // TestShell_failureStopsItsFlowOnly: said once, with the value; its controls stay, and other flows go on.
 func TestShell_failureStopsItsFlowOnly(t *testing.T) {
-	p := written(t, "counting", counting, "#include \"pcmh.h\"\n#include \"counting.h\"\nint algorithm_main()\n{\n\tset_control(CWND, get_signal(BYTES));\n\tset_control(RATE, get_signal(ACK));\n"+
+	p := handlertest.Written(t, "counting", counting, "#include \"pcmh.h\"\n#include \"counting.h\"\nint algorithm_main()\n{\n\tset_control(CWND, get_signal(BYTES));\n\tset_control(RATE, get_signal(ACK));\n"+
 		"\treturn get_signal(ACK) == 13 ? 42 : PCM_SUCCESS;\n}\n")
 	trace := []record{{Serve: 1, Now: 1}, {Flow: 1, Serve: 1, Now: 1}, {Packets: 12}, {Serve: 1, Now: 2}, {Packets: 1}, {Serve: 1, Now: 3}, {Packets: 1}, {Serve: 1, Now: 4}, {Flow: 1, Packets: 14}, {Flow: 1, Serve: 1, Now: 5}}
 	results, said := run(t, build(t, p), trace)
@@ -291,7 +277,7 @@ func TestShell_failureStopsItsFlowOnly(t *testing.T) {
 
 // TestWrite_refuses: objects that the transport is not known to have, sums of values, and contexts that are too small.
 func TestWrite_refuses(t *testing.T) {
-	sum := written(t, "sums", "algorithm: {name: sums}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n  - {name: TIMES, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_SUM}\n"+
+	sum := handlertest.Written(t, "sums", "algorithm: {name: sums}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n  - {name: TIMES, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_SUM}\n"+
 		"controls:\n  - {name: CWND, type: PCM_CTRL_CWND}\n", "")
 	for want, p := range map[string]*pcm.Package{
 		"rtt_template/rtt_template.yaml:29:25: platform onep: control PROBE (PCM_CTRL_RTT_PROBE): nothing public says": load(t, "rtt_template"),

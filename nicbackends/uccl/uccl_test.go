@@ -11,6 +11,7 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends/cpu/glue/gluetest"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
+	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
 )
 
 // Flows begin at 0 by their own clock, which is the trace's, and are numbered as they are made.
@@ -39,7 +40,7 @@ func TestWrite_refusals(t *testing.T) {
 	if want := []string{"rtt_template"}; !slices.Equal(refused, want) {
 		t.Errorf("refused: %v, want %v", refused, want)
 	}
-	marks := gluetest.Written(t, "marks", "algorithm: {name: marks}\nsignals:\n  - {name: ECN, type: PCM_SIG_ECN, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n",
+	marks := handlertest.Written(t, "marks", "algorithm: {name: marks}\nsignals:\n  - {name: ECN, type: PCM_SIG_ECN, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n",
 		"#include \"pcmh.h\"\n#include \"marks.h\"\nint algorithm_main()\n{\n\treturn PCM_SUCCESS;\n}\n")
 	if _, err := Write(marks, filepath.Join(t.TempDir(), "marks")); err == nil || !strings.Contains(err.Error(), "marks would never run") {
 		t.Errorf("a handler that only marks wake: %v", err)
@@ -150,7 +151,7 @@ func TestGlue_equalsTheShell(t *testing.T) {
 }
 
 func constant(t *testing.T, name, controls string) *pcm.Package {
-	return gluetest.Written(t, name, "algorithm: {name: "+name+"}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\ncontrols:\n"+controls,
+	return handlertest.Written(t, name, "algorithm: {name: "+name+"}\nsignals:\n  - {name: ACK, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\ncontrols:\n"+controls,
 		"#include \"pcmh.h\"\n#include \""+name+".h\"\nint algorithm_main()\n{\n\treturn PCM_SUCCESS;\n}\n")
 }
 

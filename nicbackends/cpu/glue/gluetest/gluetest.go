@@ -46,22 +46,6 @@ func Load(t testing.TB, name string, set map[string]string) *pcm.Package {
 	return p
 }
 
-// Written is a package of the test's own.
-func Written(t testing.TB, name, yaml, c string) *pcm.Package {
-	t.Helper()
-	dir := t.TempDir()
-	for ext, text := range map[string]string{".yaml": yaml, ".c": c} {
-		if err := os.WriteFile(filepath.Join(dir, name+ext), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := pcm.Load(filepath.Join(dir, name+".yaml"), pcm.Deployment{Fabric: handlers.Fabric()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // Compile runs a compiler, and takes a warning in our files for a failure.
 func Compile(t testing.TB, command string, args ...string) {
 	t.Helper()
