@@ -108,6 +108,81 @@ const (
 // Rules of the receiver (package receiver) begin here.
 const firstReceiverRule Rule = 160
 
+// Rules of the receiver.
+const (
+	RuleNewEpoch             Rule = firstReceiverRule + iota // Association Establishment: a receiver that lost its state uses a different Epoch
+	RuleAssocIdempotent                                      // Association Establishment: the same nonce gets the same Association ID
+	RuleAssocIDNotZero                                       // Association Establishment: Association IDs are not zero
+	RuleBoundAddress                                         // Association Establishment: an association's messages come from and go to the bound address
+	RuleUpdateRetransmitted                                  // Association Establishment: a parameter update is repeated until it is acknowledged
+	RuleUpdateBackoff                                        // Association Establishment: with exponential backoff
+	RuleLargerUntilAcked                                     // Association Establishment: until then the larger of old and new U counts
+	RuleOneUpdate                                            // decision 8: one update is in flight
+	RuleUpdateSpacing                                        // decision 8: the next waits 2 D_max after the last transmission of the previous
+	RuleTrafficKeepsAlive                                    // Association Establishment: traffic keeps an association
+	RuleIdleReclaims                                         // Association Establishment: all credit of an association that is removed is reclaimed
+	RuleBoundAssociations                                    // Security Considerations: associations are bounded
+	RuleBoundPerAddress                                      // Security Considerations: one address cannot take all
+	RuleRefuseNotEvict                                       // Security Considerations: new associations are refused, active ones not evicted
+	RuleBoundPending                                         // Security Considerations: pending messages of an association are bounded
+	RuleBoundMessages                                        // Security Considerations: pending messages are bounded
+	RuleCreditCap                                            // Security Considerations: credit of an association is capped
+	RuleSumU                                                 // Unscheduled Transmission: the sum of U stays within G_u
+	RuleReleasedOnArrival                                    // Unscheduled Transmission: a reservation ends when the octets have arrived
+	RuleReleasedInTime                                       // Unscheduled Transmission: or J, the lifetime and 2 D_max after the request, not before
+	RuleRestated                                             // decision 3: a lower Unscheduled Sent shrinks the reservation
+	RuleLies                                                 // decision 20: Unscheduled Sent above U or the length stops grants
+	RulePresumed                                             // decision 15: what was sent before a restart is presumed to have arrived
+	RuleNoGrantWhileReserved                                 // decision 10: no grant before the reservation is released or moved
+	RuleNoDoubleCount                                        // decision 3: outstanding octets are counted once
+	RuleNotBeyondLength                                      // Credit Requests and Grants: no grant beyond the message
+	RuleFinal                                                // Credit Requests and Grants: FINAL in the grant that reaches the length
+	RulePacingRateNotZero                                    // Credit Requests and Grants: the Pacing Rate is not zero
+	RulePoolCapability                                       // Credit Requests and Grants: no pool grants without the capability
+	RulePoolLimit                                            // decision 4: a pool's limit is no more than what was announced
+	RulePoolCancelKeeps                                      // decision 4: CANCEL frees no pool credit
+	RuleDone                                                 // Credit Requests and Grants: MSG_DONE when all octets have arrived
+	RuleDoneAgain                                            // decision 13: MSG_DONE again for a message that is complete
+	RuleBudget                                               // Receiver Credit Budget: the sum stays within G
+	RuleReclaimDelay                                         // Receiver Credit Budget: reclaim no earlier than Lifetime and 2 D_max after the grant
+	RuleReclaimAfterAll                                      // decision 2: of all grants the one that lasts longest counts
+	RuleCancelDelay                                          // Receiver Credit Budget: cancelled credit no earlier than 2 D_max
+	RuleNeverBelow                                           // decision 1: no grant below a limit that was sent, and it is charged in full
+	RuleReturnWaits                                          // decision 6: returned credit is freed D_max after the last grant
+	RuleSumOfRates                                           // Credit Allocation: the pacing rates stay within the access link
+	RuleLiveRates                                            // decision 17: a rate counts until its grant cannot be used any more
+	RuleSplitByWeight                                        // decision 17: a sender's rate is split by weight
+	RuleRMin                                                 // decision 16: no live grant below R_min: the others wait
+	RuleReduceOnCE                                           // Credit Allocation: CE marks reduce the rate
+	RuleReduceOnReport                                       // Credit Allocation: a report reduces the rate
+	RuleReduceOnDelay                                        // Credit Allocation: a round-trip time above the target reduces the rate
+	RuleDegreeZeroReduces                                    // decision 19: a report of degree 0 reduces
+	RuleNoDataNoChange                                       // decision 19: without data nothing changes
+	RuleSuggestedRate                                        // Credit Allocation: the rate is no more than the Suggested Rate
+	RuleSuggestedAges                                        // Sender Backlog Indication: a Suggested Rate ends after four lifetimes
+	RuleEpochRecognized                                      // Credit Allocation: no credit for an Epoch that is not ours
+	RuleUnknownAssociation                                   // Error Handling and Recovery: a request of an unknown association is answered
+	RuleSequence                                             // Common Header: what is not newer is discarded
+	RuleExemptNeverLowers                                    // decision 7: exempt messages never lower the newest number
+	RuleClassFirst                                           // Credit Allocation: lower classes first
+	RuleWeightShare                                          // Credit Allocation: by weight within a class
+	RuleDeadlineFirst                                        // Credit Allocation: earlier deadlines first
+	RuleReportOfNode                                         // On-Path Congestion Reporting: only configured nodes are believed
+	RuleReportToReceiver                                     // decision 23: reports for senders are ignored
+	RuleReportDestination                                    // decision 23: reports of other destinations are ignored
+	RuleUnsupportedBinding                                   // Transport Bindings: what cannot be counted is refused
+	RuleMessageTooLarge                                      // decision 20: a message above the maximum is refused
+	RuleBudgetExhausted                                      // Error Handling and Recovery: who waits long is told
+	RuleExcessDetected                                       // Error Handling and Recovery: data beyond credit is not accepted
+	RuleExcessStopsGrants                                    // Error Handling and Recovery: and ends grants for the message
+	RuleEarlyDataWaits                                       // decision 5: data of an unknown message waits for its request
+	RuleUnknownTypeAnswer                                    // Error Handling and Recovery: an unknown type may be answered to the bound address
+	RuleUnknownTypeUnbound                                   // Error Handling and Recovery: and never elsewhere
+	RuleBreaker                                              // Congestion Control Considerations: loss of unscheduled data takes U away
+	RuleBreakerHolds                                         // Congestion Control Considerations: until a second was clean
+	RuleBreakerDoubles                                       // decision 22: each trip doubles the hold
+)
+
 // ruleNames are what docs/rdcc-conformance.md and PCMLAB_RDCC_OFF call the rules.
 var ruleNames = [256]string{
 	RuleVersion:          "Version",
@@ -124,80 +199,151 @@ var ruleNames = [256]string{
 	RuleFlagsNotSent:     "FlagsNotSent",
 	RuleMSN24:            "MSN24",
 
-	RuleNonceSecret:         "NonceSecret",
-	RuleAssocBackoff:        "AssocBackoff",
-	RuleAssocAttempts:       "AssocAttempts",
-	RuleNonceEchoed:         "NonceEchoed",
-	RuleUpdateAcknowledged:  "UpdateAcknowledged",
-	RuleUpdateNewest:        "UpdateNewest",
-	RuleEpochAsked:          "EpochAsked",
-	RuleUnknownOwn:          "UnknownOwn",
-	RuleLossDropsCredit:     "LossDropsCredit",
-	RuleRefusedAsked:        "RefusedAsked",
-	RuleRefusedTwice:        "RefusedTwice",
-	RuleKeepalive:           "Keepalive",
-	RuleSampleUnambiguous:   "SampleUnambiguous",
-	RuleAssocMatch:          "AssocMatch",
-	RuleEpochMatch:          "EpochMatch",
-	RuleSequenceNewer:       "SequenceNewer",
-	RuleSequenceNotLowered:  "SequenceNotLowered",
-	RuleEpochResetsSequence: "EpochResetsSequence",
-	RuleSequenceIncremented: "SequenceIncremented",
-	RuleAnnouncedOnly:       "AnnouncedOnly",
-	RuleUnscheduledLimit:    "UnscheduledLimit",
-	RuleStartJitter:         "StartJitter",
-	RuleRequestFirst:        "RequestFirst",
-	RuleOneOutstanding:      "OneOutstanding",
-	RuleUnscheduledDSCP:     "UnscheduledDSCP",
-	RuleClassDSCP:           "ClassDSCP",
-	RuleReportStops:         "ReportStops",
-	RulePauseStops:          "PauseStops",
-	RuleConvertAnnounces:    "ConvertAnnounces",
-	RuleLimitChecked:        "LimitChecked",
-	RuleCreditFirst:         "CreditFirst",
-	RuleIDsIncrease:         "IDsIncrease",
-	RuleRequestRepeated:     "RequestRepeated",
-	RuleTimeoutTwiceRTT:     "TimeoutTwiceRTT",
-	RuleTimeoutLeast:        "TimeoutLeast",
-	RuleRequestBackoff:      "RequestBackoff",
-	RuleBackoffMost:         "BackoffMost",
-	RuleBackoffReset:        "BackoffReset",
-	RuleDeadlineRecomputed:  "DeadlineRecomputed",
-	RuleGiveUp:              "GiveUp",
-	RuleCancelTold:          "CancelTold",
-	RuleRateZeroIgnored:     "RateZeroIgnored",
-	RuleLifetimeDefault:     "LifetimeDefault",
-	RuleLimitInLength:       "LimitInLength",
-	RuleGrantNeverReduces:   "GrantNeverReduces",
-	RuleLifetimeEnds:        "LifetimeEnds",
-	RuleExpiryDropsLimit:    "ExpiryDropsLimit",
-	RuleExpiryRequests:      "ExpiryRequests",
-	RuleNewestLifetime:      "NewestLifetime",
-	RulePacing:              "Pacing",
-	RuleDrainedIgnores:      "DrainedIgnores",
-	RuleReturnTransmitted:   "ReturnTransmitted",
-	RuleReturnCrossing:      "ReturnCrossing",
-	RulePoolAdvertised:      "PoolAdvertised",
-	RulePoolOrMessage:       "PoolOrMessage",
-	RulePoolOffset:          "PoolOffset",
-	RulePoolClasses:         "PoolClasses",
-	RulePoolWeights:         "PoolWeights",
-	RulePoolRequests:        "PoolRequests",
-	RulePoolPaced:           "PoolPaced",
-	RulePoolLifetime:        "PoolLifetime",
-	RulePoolReturns:         "PoolReturns",
-	RuleStatusAbove:         "StatusAbove",
-	RuleStatusRepeated:      "StatusRepeated",
-	RuleStatusFinal:         "StatusFinal",
-	RuleStatusCapability:    "StatusCapability",
-	RuleThresholdSmallest:   "ThresholdSmallest",
-	RuleThresholdLocal:      "ThresholdLocal",
-	RuleSharesSum:           "SharesSum",
-	RuleSharesHints:         "SharesHints",
-	RuleReportSource:        "ReportSource",
-	RuleReportDirection:     "ReportDirection",
-	RuleReportFlow:          "ReportFlow",
-	RuleExhaustedKeeps:      "ExhaustedKeeps",
+	RuleNonceSecret:          "NonceSecret",
+	RuleAssocBackoff:         "AssocBackoff",
+	RuleAssocAttempts:        "AssocAttempts",
+	RuleNonceEchoed:          "NonceEchoed",
+	RuleUpdateAcknowledged:   "UpdateAcknowledged",
+	RuleUpdateNewest:         "UpdateNewest",
+	RuleEpochAsked:           "EpochAsked",
+	RuleUnknownOwn:           "UnknownOwn",
+	RuleLossDropsCredit:      "LossDropsCredit",
+	RuleRefusedAsked:         "RefusedAsked",
+	RuleRefusedTwice:         "RefusedTwice",
+	RuleKeepalive:            "Keepalive",
+	RuleSampleUnambiguous:    "SampleUnambiguous",
+	RuleAssocMatch:           "AssocMatch",
+	RuleEpochMatch:           "EpochMatch",
+	RuleSequenceNewer:        "SequenceNewer",
+	RuleSequenceNotLowered:   "SequenceNotLowered",
+	RuleEpochResetsSequence:  "EpochResetsSequence",
+	RuleSequenceIncremented:  "SequenceIncremented",
+	RuleAnnouncedOnly:        "AnnouncedOnly",
+	RuleUnscheduledLimit:     "UnscheduledLimit",
+	RuleStartJitter:          "StartJitter",
+	RuleRequestFirst:         "RequestFirst",
+	RuleOneOutstanding:       "OneOutstanding",
+	RuleUnscheduledDSCP:      "UnscheduledDSCP",
+	RuleClassDSCP:            "ClassDSCP",
+	RuleReportStops:          "ReportStops",
+	RulePauseStops:           "PauseStops",
+	RuleConvertAnnounces:     "ConvertAnnounces",
+	RuleLimitChecked:         "LimitChecked",
+	RuleCreditFirst:          "CreditFirst",
+	RuleIDsIncrease:          "IDsIncrease",
+	RuleRequestRepeated:      "RequestRepeated",
+	RuleTimeoutTwiceRTT:      "TimeoutTwiceRTT",
+	RuleTimeoutLeast:         "TimeoutLeast",
+	RuleRequestBackoff:       "RequestBackoff",
+	RuleBackoffMost:          "BackoffMost",
+	RuleBackoffReset:         "BackoffReset",
+	RuleDeadlineRecomputed:   "DeadlineRecomputed",
+	RuleGiveUp:               "GiveUp",
+	RuleCancelTold:           "CancelTold",
+	RuleRateZeroIgnored:      "RateZeroIgnored",
+	RuleLifetimeDefault:      "LifetimeDefault",
+	RuleLimitInLength:        "LimitInLength",
+	RuleGrantNeverReduces:    "GrantNeverReduces",
+	RuleLifetimeEnds:         "LifetimeEnds",
+	RuleExpiryDropsLimit:     "ExpiryDropsLimit",
+	RuleExpiryRequests:       "ExpiryRequests",
+	RuleNewestLifetime:       "NewestLifetime",
+	RulePacing:               "Pacing",
+	RuleDrainedIgnores:       "DrainedIgnores",
+	RuleReturnTransmitted:    "ReturnTransmitted",
+	RuleReturnCrossing:       "ReturnCrossing",
+	RulePoolAdvertised:       "PoolAdvertised",
+	RulePoolOrMessage:        "PoolOrMessage",
+	RulePoolOffset:           "PoolOffset",
+	RulePoolClasses:          "PoolClasses",
+	RulePoolWeights:          "PoolWeights",
+	RulePoolRequests:         "PoolRequests",
+	RulePoolPaced:            "PoolPaced",
+	RulePoolLifetime:         "PoolLifetime",
+	RulePoolReturns:          "PoolReturns",
+	RuleStatusAbove:          "StatusAbove",
+	RuleStatusRepeated:       "StatusRepeated",
+	RuleStatusFinal:          "StatusFinal",
+	RuleStatusCapability:     "StatusCapability",
+	RuleThresholdSmallest:    "ThresholdSmallest",
+	RuleThresholdLocal:       "ThresholdLocal",
+	RuleSharesSum:            "SharesSum",
+	RuleSharesHints:          "SharesHints",
+	RuleReportSource:         "ReportSource",
+	RuleReportDirection:      "ReportDirection",
+	RuleReportFlow:           "ReportFlow",
+	RuleExhaustedKeeps:       "ExhaustedKeeps",
+	RuleNewEpoch:             "NewEpoch",
+	RuleAssocIdempotent:      "AssocIdempotent",
+	RuleAssocIDNotZero:       "AssocIDNotZero",
+	RuleBoundAddress:         "BoundAddress",
+	RuleUpdateRetransmitted:  "UpdateRetransmitted",
+	RuleUpdateBackoff:        "UpdateBackoff",
+	RuleLargerUntilAcked:     "LargerUntilAcked",
+	RuleOneUpdate:            "OneUpdate",
+	RuleUpdateSpacing:        "UpdateSpacing",
+	RuleTrafficKeepsAlive:    "TrafficKeepsAlive",
+	RuleIdleReclaims:         "IdleReclaims",
+	RuleBoundAssociations:    "BoundAssociations",
+	RuleBoundPerAddress:      "BoundPerAddress",
+	RuleRefuseNotEvict:       "RefuseNotEvict",
+	RuleBoundPending:         "BoundPending",
+	RuleBoundMessages:        "BoundMessages",
+	RuleCreditCap:            "CreditCap",
+	RuleSumU:                 "SumU",
+	RuleReleasedOnArrival:    "ReleasedOnArrival",
+	RuleReleasedInTime:       "ReleasedInTime",
+	RuleRestated:             "Restated",
+	RuleLies:                 "Lies",
+	RulePresumed:             "Presumed",
+	RuleNoGrantWhileReserved: "NoGrantWhileReserved",
+	RuleNoDoubleCount:        "NoDoubleCount",
+	RuleNotBeyondLength:      "NotBeyondLength",
+	RuleFinal:                "Final",
+	RulePacingRateNotZero:    "PacingRateNotZero",
+	RulePoolCapability:       "PoolCapability",
+	RulePoolLimit:            "PoolLimit",
+	RulePoolCancelKeeps:      "PoolCancelKeeps",
+	RuleDone:                 "Done",
+	RuleDoneAgain:            "DoneAgain",
+	RuleBudget:               "Budget",
+	RuleReclaimDelay:         "ReclaimDelay",
+	RuleReclaimAfterAll:      "ReclaimAfterAll",
+	RuleCancelDelay:          "CancelDelay",
+	RuleNeverBelow:           "NeverBelow",
+	RuleReturnWaits:          "ReturnWaits",
+	RuleSumOfRates:           "SumOfRates",
+	RuleLiveRates:            "LiveRates",
+	RuleSplitByWeight:        "SplitByWeight",
+	RuleRMin:                 "RMin",
+	RuleReduceOnCE:           "ReduceOnCE",
+	RuleReduceOnReport:       "ReduceOnReport",
+	RuleReduceOnDelay:        "ReduceOnDelay",
+	RuleDegreeZeroReduces:    "DegreeZeroReduces",
+	RuleNoDataNoChange:       "NoDataNoChange",
+	RuleSuggestedRate:        "SuggestedRate",
+	RuleSuggestedAges:        "SuggestedAges",
+	RuleEpochRecognized:      "EpochRecognized",
+	RuleUnknownAssociation:   "UnknownAssociation",
+	RuleSequence:             "Sequence",
+	RuleExemptNeverLowers:    "ExemptNeverLowers",
+	RuleClassFirst:           "ClassFirst",
+	RuleWeightShare:          "WeightShare",
+	RuleDeadlineFirst:        "DeadlineFirst",
+	RuleReportOfNode:         "ReportOfNode",
+	RuleReportToReceiver:     "ReportToReceiver",
+	RuleReportDestination:    "ReportDestination",
+	RuleUnsupportedBinding:   "UnsupportedBinding",
+	RuleMessageTooLarge:      "MessageTooLarge",
+	RuleBudgetExhausted:      "BudgetExhausted",
+	RuleExcessDetected:       "ExcessDetected",
+	RuleExcessStopsGrants:    "ExcessStopsGrants",
+	RuleEarlyDataWaits:       "EarlyDataWaits",
+	RuleUnknownTypeAnswer:    "UnknownTypeAnswer",
+	RuleUnknownTypeUnbound:   "UnknownTypeUnbound",
+	RuleBreaker:              "Breaker",
+	RuleBreakerHolds:         "BreakerHolds",
+	RuleBreakerDoubles:       "BreakerDoubles",
 }
 
 // String is the rule's name, as in docs/rdcc-conformance.md.

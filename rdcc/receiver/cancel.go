@@ -1,0 +1,143 @@
+package receiver
+
+import (
+	"time"
+
+	"github.com/pcmlab/pcmlab/rdcc"
+)
+
+// cancelLinger is how long a message that this receiver cancelled is remembered, so that a request which the CANCEL missed
+// is answered with it again: ten retransmissions of a request at their slowest.
+const cancelLinger = time.Second
+
+// senderCancel takes a message that the sender abandons. Data may be on its way yet.
+func (r *Receiver) senderCancel(i int32, m *rdcc.Cancel) {
+	a := &r.assocs[i]
+	at := r.index.get(r.messageKey(a, m.MessageID))
+	if at < 0 || r.messages[at].cancelled {
+		r.Counters.CancelsUnmatched++
+		return
+	}
+	r.Counters.CancelsReceived++
+	r.emit(Event{Kind: MessageCancelled, Assoc: a.id, Message: m.MessageID, Reason: m.Reason})
+	r.abandon(at)
+}
+
+// Cancel abandons a message from this side.
+func (r *Receiver) Cancel(now time.Duration, assoc uint32, message uint64) bool {
+	r.clock(now)
+	i, ok := r.byID[assoc]
+	if !ok {
+		return false
+	}
+	a := &r.assocs[i]
+	at := r.index.get(r.messageKey(a, message))
+	if at < 0 || r.messages[at].cancelled {
+		return false
+	}
+	r.sendCancel(a, message, rdcc.ReasonApplicationAbort)
+	r.messages[at].byUs = true
+	r.abandon(at)
+	r.step()
+	return true
+}
+
+// abandon stops grants at once and reclaims no earlier than 2 D_max from now (Receiver Credit Budget).
+func (r *Receiver) abandon(at int32) {
+	m := &r.messages[at]
+	a := &r.assocs[m.assoc]
+	m.cancelled = true
+	m.end = r.now + 2*r.cfg.Fabric.DMax
+	if !r.on(rdcc.RuleCancelDelay) {
+		m.end = r.now
+	}
+	r.dequeue(at)
+	r.mature(a, m)
+	r.unblock(a)
+	r.arm(at)
+}
+
+// cancelled ends an abandoned message whose time is up.
+func (r *Receiver) cancelled(at int32) {
+	m := &r.messages[at]
+	a := &r.assocs[m.assoc]
+	if m.byUs && !m.lingers {
+		m.lingers = true
+		r.uncharge(a, m.credit.held, m.unscheduled, &r.Counters.ReclaimedOctets)
+		m.credit.held, m.unscheduled, m.release = 0, 0, 0
+		r.setLive(a, -m.credit.liveRate())
+		m.credit.n = 0
+		r.recount(a)
+		r.unblock(a)
+		m.end = r.now + cancelLinger
+		r.arm(at)
+		return
+	}
+	if a.pool { // what it did not send is no longer asked for; credit of the pool is not freed (decision 4)
+		if sent := max(m.received, m.announced); sent < m.length {
+			a.poolDemand -= m.length - sent
+		}
+		if !r.on(rdcc.RulePoolCancelKeeps) {
+			drop := min(a.poolCredit.held, int64(m.length-m.received))
+			a.poolCredit.held -= drop
+			r.uncharge(a, drop, 0, nil)
+		}
+	}
+	id, again := m.id, m.byUs
+	r.freeMessage(at)
+	if again { // it was never complete: who asks for it later asks for a new message
+		r.Counters.HolesEvicted += a.holes.add(id, id, r.cfg.MaxPending)
+	}
+}
+
+// creditReturn takes credit back that the sender will not use.
+func (r *Receiver) creditReturn(i int32, m *rdcc.CreditReturn) {
+	a := &r.assocs[i]
+	c, received, at := &a.poolCredit, a.poolReceived, int32(-1)
+	if m.MessageID != 0 {
+		if at = r.index.get(r.messageKey(a, m.MessageID)); at < 0 {
+			r.Counters.ReturnsUnmatched++
+			return
+		}
+		c, received = &r.messages[at].credit, r.messages[at].received
+	}
+	if m.NewLimit >= c.limit || m.NewLimit < received || a.pool != (at < 0) {
+		r.Counters.ReturnsUnmatched++
+		return
+	}
+	r.Counters.ReturnsReceived++
+	c.returned = true
+	if at >= 0 {
+		r.dequeue(at)
+		r.mature(a, &r.messages[at])
+	}
+	// A grant may be on its way that the sender has not seen (decision 6).
+	c.lower, c.lowerAt = m.NewLimit+1, c.sent+r.cfg.Fabric.DMax
+	if r.now >= c.lowerAt || !r.on(rdcc.RuleReturnWaits) {
+		r.lower(a, c, received)
+	}
+	r.unblock(a)
+	if at >= 0 {
+		r.arm(at)
+	} else {
+		r.armAssoc(i)
+	}
+}
+
+// lower frees what was returned. Grants that the sender held can no longer be used beyond the New Limit.
+func (r *Receiver) lower(a *association, c *credit, received uint64) {
+	to := c.lower - 1
+	c.lower = 0
+	keep := int64(0)
+	if to > received {
+		keep = int64(to - received)
+	}
+	if c.held > keep {
+		r.uncharge(a, c.held-keep, 0, &r.Counters.ReturnedOctets)
+		c.held = keep
+	}
+	for i := range c.rates[:c.n] {
+		c.rates[i].limit = min(c.rates[i].limit, to)
+	}
+	r.settle(a, c, received)
+}

@@ -1,0 +1,164 @@
+package receiver
+
+import (
+	"time"
+
+	"github.com/pcmlab/pcmlab/rdcc"
+)
+
+// Arrival is data that the transport received.
+type Arrival struct {
+	// Message is the Message ID, when the transport knows it. Otherwise the binding says whose the octets are: for RoCEv2
+	// Value has the queue pair in bits 63 to 40 and the rest is ignored, since its messages arrive in order.
+	Message uint64
+	Kind    rdcc.BindingKind
+	Value   uint64
+
+	Octets  uint64 // new payload octets; what is sent again counts once (decision 14)
+	Packets uint32
+	CE      uint32 // of them marked Congestion Experienced
+	Gap     uint64 // octets found missing before these
+
+	// Approximate says that Octets may count what was sent again, as counters of queue pairs do: what is over the limit
+	// is then no fault (decision 14).
+	Approximate bool
+}
+
+// Data counts what arrived on an association.
+func (r *Receiver) Data(now time.Duration, assoc uint32, v Arrival) {
+	r.clock(now)
+	i, ok := r.byID[assoc]
+	if !ok {
+		r.Counters.DataUnknown += v.Octets
+		return
+	}
+	a := &r.assocs[i]
+	r.heard(i)
+	r.Counters.DataOctets += v.Octets
+	a.seen.packets += v.Packets
+	a.seen.ce += min(v.CE, v.Packets)
+	a.seen.octets += v.Octets
+	if v.Message == 0 && v.Kind == rdcc.BindingRoCEv2 {
+		r.arrivedOnQP(i, v)
+	} else if at := r.find(a, v); at >= 0 {
+		r.arrived(at, v)
+	} else {
+		r.keepEarly(a, v)
+	}
+	r.step()
+}
+
+// find is the pending message that an arrival names, or -1.
+func (r *Receiver) find(a *association, v Arrival) int32 {
+	if v.Message != 0 {
+		return r.index.get(r.messageKey(a, v.Message))
+	}
+	if at := r.index.get(key{v.Value, a.id, tagOpaque}); at >= 0 {
+		return at
+	}
+	// A binding that is the Message ID has no entry of its own.
+	if at := r.index.get(r.messageKey(a, v.Value)); at >= 0 && r.messages[at].kind == rdcc.BindingOpaque && r.messages[at].value == v.Value {
+		return at
+	}
+	return -1
+}
+
+// arrived counts octets of a message and says how many it took.
+func (r *Receiver) arrived(at int32, v Arrival) uint64 {
+	m := &r.messages[at]
+	a := &r.assocs[m.assoc]
+	n := r.allowed(a, m, v)
+	unscheduled := uint64(0)
+	if m.announced > m.received {
+		unscheduled = min(m.announced-m.received, n)
+	}
+	m.received += n
+	if v.Gap > 0 && m.release != 0 && m.gap < m.announced {
+		gap := min(v.Gap, m.announced-m.gap)
+		m.gap += gap
+		r.breaker.lost(r, 0, gap)
+	}
+	r.discharge(a, m, n, unscheduled)
+	if m.release != 0 && m.received >= m.announced {
+		// All that was announced has arrived.
+		r.breaker.lost(r, m.announced, 0)
+		if r.on(rdcc.RuleReleasedOnArrival) {
+			m.release = 0
+		}
+	}
+	if a.probe.message == m.id && a.probe.at != 0 && m.received > a.probe.limit {
+		r.rttSample(a, r.now-a.probe.at)
+		a.probe = probe{}
+	}
+	if n > 0 {
+		a.hoards = 0
+	}
+	r.observe(a)
+	if r.complete(at) {
+		return n
+	}
+	if m.queued == 0 && m.credit.held+m.unscheduled <= m.wake {
+		r.want(at)
+	}
+	r.unblock(a)
+	return n
+}
+
+// allowed is how many of the octets the message had credit or its unscheduled window for. What is beyond shows a sender
+// that does not obey (Error Handling and Recovery).
+func (r *Receiver) allowed(a *association, m *message, v Arrival) uint64 {
+	limit := max(m.credit.limit, m.announced)
+	if a.pool {
+		base := max(m.received, m.announced)
+		room := a.poolCredit.limit - min(a.poolReceived, a.poolCredit.limit)
+		limit = base + min(room, m.length-base)
+	}
+	if !r.on(rdcc.RuleExcessDetected) {
+		limit = m.length
+	}
+	n := v.Octets
+	if room := limit - min(limit, m.received); n > room {
+		excess := n - room
+		switch {
+		case v.Approximate || m.presumed:
+			r.Counters.ApproximateOctets += excess
+		default:
+			r.Counters.ExcessOctets += excess
+			r.punish(a, m, SentBeyondCredit)
+			if a.pool && r.on(rdcc.RuleExcessStopsGrants) {
+				a.poolBad = true
+			}
+		}
+		n = room
+	}
+	return n
+}
+
+// discharge takes arrived octets off the accounts: first what was announced, then what was granted.
+func (r *Receiver) discharge(a *association, m *message, n, unscheduled uint64) {
+	if n == 0 {
+		return
+	}
+	u := min(int64(n), m.unscheduled)
+	m.unscheduled -= u
+	c, received := &m.credit, m.received
+	rest := int64(n) - u
+	if a.pool {
+		a.poolReceived += n - unscheduled
+		c, received = &a.poolCredit, a.poolReceived
+		rest = int64(n - unscheduled)
+		if m.credit.held > 0 { // presumed, after a restart
+			own := min(m.credit.held, int64(unscheduled)-min(u, int64(unscheduled)))
+			m.credit.held -= own
+			r.uncharge(a, own, 0, nil)
+		}
+	}
+	s := min(rest, c.held)
+	c.held -= s
+	r.uncharge(a, s, u, nil)
+	r.settle(a, c, received)
+	if u > 0 {
+		r.recount(a)
+	}
+	r.Counters.AcceptedOctets += n
+}

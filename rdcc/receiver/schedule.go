@@ -1,0 +1,218 @@
+package receiver
+
+import (
+	"time"
+
+	"github.com/pcmlab/pcmlab/rdcc"
+)
+
+type verdict uint8
+
+const (
+	served verdict = iota // granted, or has enough
+	barred                // this association can have no more until something of its own ends
+	full                  // nobody can
+)
+
+// windowRTTs is how many base RTTs of its rate a message may have outstanding: one that is on its way, and one for grants
+// that wait for arrivals.
+const windowRTTs = 2
+
+// schedule gives what is free to those who wait, until nothing is free or nobody waits.
+func (r *Receiver) schedule() {
+	r.parked = false
+	for len(r.ready) > 0 {
+		if !r.out.roomy() {
+			r.parked = true
+			return
+		}
+		i := r.ready[0].assoc
+		a := &r.assocs[i]
+		switch r.offer(i, a.queue[0]) {
+		case full:
+			return
+		case barred:
+			a.blocked = true
+			r.unready(a)
+		}
+	}
+}
+
+// offer grants the message what it can have now.
+func (r *Receiver) offer(i, at int32) verdict {
+	a, m := &r.assocs[i], &r.messages[at]
+	c, received, length := &m.credit, m.received, m.length
+	base := max(c.limit, m.announced)
+	if a.pool {
+		c, received, length = &a.poolCredit, a.poolReceived, a.poolDemand
+		base = c.limit
+		if c.expired || c.returned || a.poolBad {
+			return barred
+		}
+		if !r.on(rdcc.RulePoolLimit) {
+			length += uint64(r.cfg.CreditUnit)
+		}
+	}
+	if !r.on(rdcc.RuleNeverBelow) {
+		base = received
+	}
+	if !r.on(rdcc.RuleNotBeyondLength) {
+		length += uint64(r.cfg.CreditUnit)
+	}
+	r.settle(a, c, received)
+	free := r.cfg.G - r.cfg.Gu - r.scheduled
+	if !r.on(rdcc.RuleBudget) {
+		free = r.cfg.G
+	}
+	if free < r.cfg.CreditUnit && !m.refresh && free < int64(length-base) {
+		return full
+	}
+	rate, v := r.rateFor(a, m, c, length-min(length, received))
+	if v != served {
+		return v
+	}
+	window := r.window(a, rate)
+	chunk := min(max(r.cfg.CreditUnit, min(window/4, (r.cfg.G-r.cfg.Gu)/8)), r.cfg.MaxCredit)
+	limit := max(base, min(length, received+uint64(window)))
+	// What the limit asks for beyond what is charged: all that may still come. A reservation moves over (decision 10).
+	need := int64(limit-received) - c.held
+	room, own := free, false
+	if r.on(rdcc.RuleCreditCap) {
+		mine := min(r.cfg.MaxCredit, r.window(a, r.senderRate(a))) - a.scheduled
+		if a.scheduled == 0 { // what the sender may hold already cannot be less
+			mine = max(mine, int64(base-received))
+		}
+		if mine < room {
+			room, own = mine, true
+		}
+	}
+	if need > room {
+		limit = received + uint64(max(c.held+room, 0))
+		if limit < length && limit > base {
+			limit = max(limit-limit%uint64(r.cfg.CreditUnit), base)
+		}
+		need = int64(limit-received) - c.held
+		if limit < base || limit-base < min(uint64(chunk), length-base) {
+			if own {
+				return barred
+			}
+			if !m.refresh || limit < base {
+				return full
+			}
+		}
+	}
+	grow := limit - base
+	if grow < min(uint64(chunk), length-base) && !m.refresh || grow == 0 && c.held == 0 && limit <= received {
+		r.satisfied(i, at, window, chunk, length-min(length, base))
+		if a.pool {
+			return barred
+		}
+		return served
+	}
+	r.grant(i, at, c, received, limit, rate, need)
+	m.refresh = false
+	class := m.class
+	if r.on(rdcc.RuleWeightShare) {
+		r.virtual[class] = max(r.virtual[class], m.start)
+		m.start = r.virtual[class] + max(grow, 1)<<8/uint64(m.weight)
+	}
+	left := length - min(length, limit)
+	if left == 0 || window-int64(limit-received) < min(chunk, int64(left)) {
+		r.satisfied(i, at, window, chunk, left)
+		if a.pool {
+			r.requeue(a, i)
+			return barred
+		}
+		return served
+	}
+	r.requeue(a, i)
+	return served
+}
+
+// satisfied lets a message that has enough wait for arrivals. A pool's messages stay in the queue until they are complete:
+// which of them the credit went to is the sender's to know.
+func (r *Receiver) satisfied(i, at int32, window, chunk int64, left uint64) {
+	a, m := &r.assocs[i], &r.messages[at]
+	m.wake = window - min(chunk, int64(min(left, 1<<62)))
+	if a.pool {
+		return
+	}
+	m.refresh = false
+	r.dequeue(at)
+	if left == 0 {
+		r.mature(a, m)
+	}
+}
+
+// window is how much may be outstanding at a rate. A sender that lets its credit expire gets half of it each time, down to a
+// Credit Unit, until it sends again.
+func (r *Receiver) window(a *association, rate int64) int64 {
+	w := rate * int64(r.cfg.Fabric.BaseRTT) / 8000 * windowRTTs
+	return max(w>>a.hoards, r.cfg.CreditUnit)
+}
+
+// grant sends a grant and charges it. limit is not below any that was sent (decision 1).
+func (r *Receiver) grant(i, at int32, c *credit, received, limit uint64, rate, need int64) {
+	a, m := &r.assocs[i], &r.messages[at]
+	if a.probe.at == 0 && c.held == 0 && !a.pool && m.unscheduled == 0 && !m.refresh {
+		a.probe = probe{message: m.id, limit: max(c.limit, received), at: r.now}
+	}
+	moved := int64(0)
+	if !a.pool && r.on(rdcc.RuleNoDoubleCount) {
+		moved, m.unscheduled = m.unscheduled, 0
+		m.release = 0
+	}
+	c.held += need
+	r.charge(a, need, -moved)
+	if moved > 0 {
+		r.recount(a)
+	}
+	lifetime := r.params.Lifetime
+	if limit > c.limit {
+		r.Counters.GrantedOctets += limit - max(c.limit, m.announced)
+	}
+	r.granted(a, c, received, limit, rate, lifetime)
+	r.sendGrant(a, m, limit, rate, lifetime)
+	if a.pool {
+		r.armAssoc(i)
+	} else {
+		r.arm(at)
+	}
+}
+
+// refreshNow answers a request for a message that has credit, at a rate that it has already: the grant was lost, or the
+// sender's has expired. It says whether it did.
+func (r *Receiver) refreshNow(at int32) bool {
+	m := &r.messages[at]
+	i := m.assoc
+	a := &r.assocs[i]
+	c, received := r.creditOf(a, m), m.received
+	if m.bad || a.poolBad || m.cancelled || c.lower != 0 {
+		return false
+	}
+	if a.pool {
+		received = a.poolReceived
+		if r.now-c.sent < 2*r.cfg.Fabric.BaseRTT { // every request is repeated there (decision 5)
+			return false
+		}
+	}
+	if c.held != int64(c.limit-received) { // some was returned: it must be charged again, like new credit
+		return false
+	}
+	r.settle(a, c, received)
+	rate := min(c.liveRate(), r.senderRate(a))
+	if rate < 1 || !r.out.roomy() {
+		return false
+	}
+	r.grant(i, at, c, received, c.limit, rate, 0)
+	m.refresh = false
+	r.Counters.Refreshes++
+	return true
+}
+
+// probe is a grant whose answer tells the round-trip time: one to a sender that had no credit left (decision 19).
+type probe struct {
+	message uint64
+	limit   uint64
+	at      time.Duration
+}
