@@ -15,6 +15,7 @@ type crowd struct {
 	clients []crowdClient
 	byID    map[uint32]int32
 	b       []byte
+	d       rdcc.Datagram
 }
 
 type crowdClient struct {
@@ -68,9 +69,10 @@ func (w *crowd) request(n int) {
 // run carries n messages: each grant is answered with the message's data, each MSG_DONE with the request for another message
 // of the same sender, so that as many stay pending. All messages are scheduled and go through the whole exchange. It
 // returns how many different associations took part.
-func (w *crowd) run(n int) (active int) {
-	seen := make([]bool, len(w.clients))
-	var d rdcc.Datagram
+func (w *crowd) run(n int) (active int) { return w.carry(n, make([]bool, len(w.clients))) }
+
+func (w *crowd) carry(n int, seen []bool) (active int) {
+	d := &w.d
 	for done := 0; done < n; {
 		o, ok := w.r.Poll(w.b)
 		if !ok {

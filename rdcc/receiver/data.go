@@ -82,9 +82,7 @@ func (r *Receiver) arrived(at int32, v Arrival) uint64 {
 	if m.release != 0 && m.received >= m.announced {
 		// All that was announced has arrived.
 		r.breaker.lost(r, m.announced, 0)
-		if r.on(rdcc.RuleReleasedOnArrival) {
-			m.release = 0
-		}
+		m.release = 0
 	}
 	if a.probe.message == m.id && a.probe.at != 0 && m.received > a.probe.limit {
 		r.rttSample(a, r.now-a.probe.at)
@@ -140,6 +138,9 @@ func (r *Receiver) discharge(a *association, m *message, n, unscheduled uint64) 
 		return
 	}
 	u := min(int64(n), m.unscheduled)
+	if !r.on(rdcc.RuleReleasedOnArrival) {
+		u = 0
+	}
 	m.unscheduled -= u
 	c, received := &m.credit, m.received
 	rest := int64(n) - u

@@ -56,7 +56,7 @@ func TestGrant_notBeyondLength(t *testing.T) {
 
 // TestGrant_budget: what many ask for at once is not granted beyond G.
 func TestGrant_budget(t *testing.T) {
-	l := newLab(t, func(c *Config) { c.G, c.Gu = 100000, 20000 })
+	l := newLab(t, func(c *Config) { c.G, c.Gu, c.MaxCredit = 100000, 20000, 1<<20 })
 	granted := uint64(0)
 	for n := range 40 {
 		l.client(n).request(1, 1<<20, 0)

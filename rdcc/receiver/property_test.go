@@ -465,9 +465,9 @@ func TestProperties(t *testing.T) {
 
 // TestProperties_long is the same over longer histories; a seed replays.
 func TestProperties_long(t *testing.T) {
-	seeds, events := 300, 1500
+	seeds, events := 40, 1500
 	if testing.Short() {
-		seeds = 30
+		seeds = 10
 	}
 	var done, reclaims uint64
 	for seed := range seeds {

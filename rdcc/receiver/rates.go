@@ -118,14 +118,18 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 	own := c.liveRate()
 	free := r.capacity - r.liveRate + own
 	fair := r.capacity / int64(max(r.active, 1))
-	share := min(ri, max(fair, free+a.live-own))
-	split := share
-	if w := a.weights[m.class]; !a.pool && w > uint32(m.weight) && r.on(rdcc.RuleSplitByWeight) {
-		split = share * int64(m.weight) / int64(w)
+	share := min(ri, fair)
+	if len(r.ready) <= 1 { // nobody else waits: what is free may be used
+		share = min(ri, max(fair, free+a.live-own))
 	}
 	least := min(r.rmin, ri)
 	if !r.on(rdcc.RuleRMin) {
 		least = 1
+	}
+	share = max(share, least)
+	split := share
+	if w := a.weights[m.class]; !a.pool && w > uint32(m.weight) && r.on(rdcc.RuleSplitByWeight) {
+		split = share * int64(m.weight) / int64(w)
 	}
 	if r.active > 1 || len(a.queue) > 1 {
 		split = min(split, int64(min(left, 1<<40))*8000/(shortRTTs*int64(r.cfg.Fabric.BaseRTT)))

@@ -21,7 +21,7 @@ func rates(grants []wire) (sum int64, by map[netip.AddrPort]int64) {
 }
 
 func TestRates_sum(t *testing.T) {
-	l := newLab(t)
+	l := newLab(t, func(c *Config) { c.G = 1 << 24 })
 	for n := range 20 {
 		l.client(n).request(1, 1<<20, 0)
 	}
@@ -31,7 +31,7 @@ func TestRates_sum(t *testing.T) {
 
 // TestRates_live: a rate counts until its grant is past its time, or used up.
 func TestRates_live(t *testing.T) {
-	l := newLab(t)
+	l := newLab(t, func(c *Config) { c.G = 1 << 24 })
 	a, b := l.client(1), l.client(2)
 	a.request(1, 1<<20, 0)
 	sum, _ := rates(l.take(rdcc.TypeCreditGrant))
@@ -59,7 +59,7 @@ func TestRates_usedUp(t *testing.T) {
 
 // TestRates_pacingRateNotZero: who finds no rate left waits.
 func TestRates_pacingRateNotZero(t *testing.T) {
-	l := newLab(t)
+	l := newLab(t, func(c *Config) { c.G = 1 << 24 })
 	for n := range 60 {
 		l.client(n).request(1, 1<<20, 0)
 		for _, g := range l.take(rdcc.TypeCreditGrant) {

@@ -23,11 +23,6 @@ func TestUnscheduled_releasedOnArrival(t *testing.T) {
 	c.data(1, 6000)
 	l.want("reserved after all", l.r.unscheduled, int64(0))
 	l.want("octets of MSG_DONE", l.one(rdcc.TypeMsgDone).MsgDone.OctetsReceived, uint64(10000))
-	// Also of a message that is not through with it.
-	c.old().request(2, 20000, 5000)
-	c.data(2, 5000)
-	at := l.r.index.get(key{2, c.id, tagMessage})
-	l.want("release time once it has arrived", l.r.messages[at].release, time.Duration(0))
 }
 
 // TestUnscheduled_releasedInTime: J 16 µs, lifetime 100 µs and 2 D_max 16 µs after the request.
