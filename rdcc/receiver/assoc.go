@@ -23,10 +23,8 @@ type association struct {
 	newest  uint32 // sequence number of what was processed last
 	seq     uint32 // of what was sent last
 	used    bool
-	canPool bool
 	pool    bool // grants cover the pool, for the association's whole life (decision 4)
 	poolBad bool // sent more than the pool had
-	proven  bool // has shown that it received its Association ID
 	blocked bool // has waiting messages, but cannot have more until something of its own ends
 	isOn    bool // counts among the active
 	hoards  uint8
@@ -106,7 +104,7 @@ func (r *Receiver) newAssociation(b binding, seq uint32, m *rdcc.AssocRequest) i
 		}
 		r.removeAssociation(0)
 	}
-	addr := b.addr.Addr()
+	addr := b.addr.Addr().Unmap() // a socket of both families gives IPv4 in IPv6 form, a report does not
 	if r.peers.count(addr) >= r.cfg.MaxPerAddress && r.on(rdcc.RuleBoundPerAddress) {
 		return -1
 	}
@@ -125,8 +123,7 @@ func (r *Receiver) newAssociation(b binding, seq uint32, m *rdcc.AssocRequest) i
 	queue, spans := a.queue[:0], a.holes.spans[:0]
 	*a = association{addr: b.addr, nonce: b.nonce, id: id, newest: seq, used: true, lastHeard: r.now, queue: queue}
 	a.holes.spans = spans
-	a.canPool = m.Capabilities.Has(rdcc.CapPool)
-	a.pool = r.cfg.Pool && (a.canPool || !r.on(rdcc.RulePoolCapability))
+	a.pool = r.cfg.Pool && (m.Capabilities.Has(rdcc.CapPool) || !r.on(rdcc.RulePoolCapability))
 	a.lineRate = r.capacity
 	if m.LineRate != 0 {
 		a.lineRate = min(int64(m.LineRate), r.capacity)
@@ -167,7 +164,6 @@ func (r *Receiver) heard(i int32) {
 	if r.on(rdcc.RuleTrafficKeepsAlive) {
 		a.lastHeard = r.now
 	}
-	a.proven = true
 }
 
 // removeAssociation reclaims all credit and forgets.

@@ -36,7 +36,7 @@ func (r *Receiver) countable(a *association, m *rdcc.CreditRequest) bool {
 		return (b.Messages > 0 || m.MessageLength == 0) &&
 			(a.nqps < maxQPs || r.index.get(key{uint64(b.DestQP), a.id, tagQP}) >= 0)
 	case rdcc.BindingOpaque: // of two with one identifier nobody could tell the data apart
-		return r.index.get(key{m.BindingValue, a.id, tagOpaque}) < 0
+		return r.opaque == 0 || r.index.get(key{m.BindingValue, a.id, tagOpaque}) < 0
 	}
 	return false
 }
@@ -49,6 +49,7 @@ func (r *Receiver) bind(at int32) {
 	case rdcc.BindingOpaque:
 		if m.value != m.id {
 			r.index.put(key{m.value, a.id, tagOpaque}, at)
+			r.opaque++
 		}
 	case rdcc.BindingRoCEv2:
 		q := r.queuePair(m.assoc, uint32(m.value>>40))
@@ -114,6 +115,7 @@ func (r *Receiver) unbind(at int32) {
 	switch {
 	case m.kind == rdcc.BindingOpaque && m.value != m.id:
 		r.index.remove(key{m.value, a.id, tagOpaque})
+		r.opaque--
 	case m.qp != 0:
 		q := &r.qps[m.qp-1]
 		before, prev := &q.first, int32(0)

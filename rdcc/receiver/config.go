@@ -127,6 +127,7 @@ func (c *Config) fill() error {
 	def(&c.TargetRTT, 2*f.BaseRTT)
 	def(&c.BreakerThreshold, 0.01)
 	def(&c.BreakerHold, time.Second)
+	c.CRNs, c.Local = unmapped(c.CRNs), unmapped(c.Local)
 	if c.Bindings == nil {
 		c.Bindings = []rdcc.BindingKind{rdcc.BindingRoCEv2, rdcc.BindingOpaque}
 	}
@@ -148,6 +149,13 @@ func (c *Config) fill() error {
 	refuse(c.OutQueue >= 16, "output queue of %d datagrams: at least 16", c.OutQueue)
 	refuse(c.Epoch == 0 || c.Epoch != c.LastEpoch, "epoch %d is that of the incarnation before: a receiver that lost its state must use another", c.Epoch)
 	return errors.Join(bad...)
+}
+
+func unmapped(addrs []netip.Addr) (all []netip.Addr) {
+	for _, a := range addrs {
+		all = append(all, a.Unmap())
+	}
+	return all
 }
 
 // drawEpoch chooses the Epoch of this incarnation. Zero is what messages without an association carry.

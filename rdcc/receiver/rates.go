@@ -166,21 +166,19 @@ func (r *Receiver) senderStatus(i int32, m *rdcc.SenderStatus) {
 // report notes what an on-path node says. It can only lower rates (On-Path Congestion Reporting).
 func (r *Receiver) report(from netip.AddrPort, m *rdcc.CongestionReport) {
 	switch {
-	case !slices.Contains(r.cfg.CRNs, from.Addr()) && r.on(rdcc.RuleReportOfNode):
+	case !slices.Contains(r.cfg.CRNs, from.Addr().Unmap()) && r.on(rdcc.RuleReportOfNode):
 		r.Counters.ReportsForeign++
 		return
 	case m.Direction != rdcc.ToReceiver && r.on(rdcc.RuleReportToReceiver),
-		len(r.cfg.Local) > 0 && !slices.Contains(r.cfg.Local, m.Destination) && r.on(rdcc.RuleReportDestination):
+		len(r.cfg.Local) > 0 && !slices.Contains(r.cfg.Local, m.Destination.Unmap()) && r.on(rdcc.RuleReportDestination):
 		r.Counters.ReportsMisdirected++
 		return
 	}
 	r.Counters.ReportsReceived++
 	i, ok := r.peers.byAddr[m.Source.Unmap()]
 	if !ok {
-		if i, ok = r.peers.byAddr[m.Source]; !ok {
-			r.Counters.ReportsUnmatched++
-			return
-		}
+		r.Counters.ReportsUnmatched++
+		return
 	}
 	p := &r.peers.all[i]
 	if r.now-p.at >= r.cfg.Fabric.BaseRTT {

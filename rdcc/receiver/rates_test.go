@@ -289,3 +289,29 @@ func TestRates_lineRateOfTheSender(t *testing.T) {
 	c.request(1, 1<<20, 0)
 	l.want("rate", l.one(rdcc.TypeCreditGrant).CreditGrant.PacingRate, rdcc.Mbps(10000))
 }
+
+// TestReport_families: sockets of both families give IPv4 addresses in IPv6 form, reports have them as the packet had.
+func TestReport_families(t *testing.T) {
+	mapped := func(a netip.AddrPort) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr().As16()), a.Port())
+	}
+	l := newLab(t)
+	c := l.newClient(1)
+	c.addr = mapped(c.addr)
+	c.join()
+	c.request(1, 1<<40, 0)
+	before := c.flow(2, 0)
+	m := report(255, c)
+	m.Source = clientAddr(1).Addr()
+	l.report(mapped(node), m)
+	l.want("rate", c.flow(1, 0) < before, true)
+	six := l.newClient(2)
+	six.addr = netip.MustParseAddrPort("[fd00::2]:4000")
+	six.join()
+	m = report(255, six)
+	m.Destination = netip.MustParseAddr("fd00::1")
+	l.report(node, m)
+	l.want("unmatched", l.r.Counters.ReportsUnmatched, uint64(0))
+	l.report(node, report(255, &client{addr: clientAddr(55)}))
+	l.want("unmatched", l.r.Counters.ReportsUnmatched, uint64(1))
+}

@@ -27,6 +27,7 @@ type Receiver struct {
 	unused   []int32 // free places in messages
 	pending  int     // messages
 	index    index
+	opaque   int // keys of opaque bindings in it
 	qps      []queuePair
 	unusedQP []int32
 	early    earlyData
