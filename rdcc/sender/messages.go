@@ -215,6 +215,8 @@ func (x *Machine) Transmitted(now time.Duration, id, upTo uint64) {
 	a, n := m.a, upTo-m.transmitted
 	if m.state != StateUnsched && upTo > m.limit {
 		x.count.BeyondCredit += upTo - max(m.limit, m.transmitted)
+	} else if m.state == StateUnsched && (m.startAt != never || !m.announced) {
+		x.count.BeyondCredit += n // too early
 	}
 	m.transmitted = upTo
 	m.progressAt = x.now

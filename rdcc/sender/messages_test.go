@@ -74,10 +74,14 @@ func TestRequestBeforeData(t *testing.T) {
 	id = l.submit(Message{Length: 200})
 	l.pass(20 * us)
 	l.allowance(id, 0)
+	l.transmit(id, 50) // the transport errs
+	l.equal("beyond credit", l.x.Counters().BeyondCredit, uint64(50))
 	l.events()
 	l.one(rdcc.TypeCreditRequest)
 	l.allowance(id, 200)
 	l.want("events", l.eventNames(), "allowed")
+	l.transmit(id, 200)
+	l.equal("beyond credit", l.x.Counters().BeyondCredit, uint64(50))
 }
 
 // TestOneOutstanding: the next unscheduled message waits for MSG_DONE or a grant of the first.
