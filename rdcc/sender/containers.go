@@ -36,7 +36,12 @@ type table struct {
 	n     int
 }
 
-func home(id uint64) int { return int(id * 0x9e3779b97f4a7c15 >> 20) }
+// home is where an id belongs. Its upper bits are the association's, so that they must reach the lower ones.
+func home(id uint64) int {
+	h := id * 0x9e3779b97f4a7c15
+	h ^= h >> 32
+	return int(h * 0xd6e8feb86659fd93 >> 32)
+}
 
 func (t *table) get(id uint64) *message {
 	if len(t.slots) == 0 {
