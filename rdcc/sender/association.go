@@ -133,7 +133,7 @@ func (x *Machine) remove(a *assoc) {
 	} else {
 		delete(x.byHost, a.to.Addr())
 	}
-	x.thresholds()
+	x.thresholds(a)
 }
 
 // ask begins to send ASSOC_REQUEST: for a new association, a lost one, or to keep one alive (decision 24).
@@ -272,7 +272,7 @@ func (x *Machine) incarnation(a *assoc, h *rdcc.Header, m *rdcc.AssocAccept) {
 
 func (x *Machine) open(a *assoc) {
 	a.state = assocOpen
-	x.thresholds()
+	x.thresholds(a)
 	x.events.push(Event{Kind: EventOpen, To: a.to})
 }
 
@@ -298,7 +298,7 @@ func (x *Machine) parameters(a *assoc, m *rdcc.AssocAccept) {
 	if a.unit == 0 {
 		a.unit = leastUnit
 	}
-	x.thresholds()
+	x.thresholds(a)
 }
 
 const (
@@ -323,7 +323,7 @@ func (x *Machine) unknown(a *assoc, id uint32) {
 	}
 	x.lost(a)
 	a.state = assocAsking
-	x.thresholds()
+	x.thresholds(a)
 	x.ask(a)
 }
 

@@ -11,7 +11,7 @@ func (x *Machine) invariants() error {
 			return fmt.Errorf("timer %d of %d is out of place", i, len(x.timers))
 		}
 	}
-	held, shares, messages := uint64(0), uint64(0), 0
+	held, shares, messages, least := uint64(0), uint64(0), 0, uint64(noThreshold)
 	for n, s := range x.slots {
 		if s.a == nil {
 			continue
@@ -22,6 +22,9 @@ func (x *Machine) invariants() error {
 		if err := x.assocInvariants(s.a); err != nil {
 			return fmt.Errorf("association %d: %w", n, err)
 		}
+		if s.a.state == assocOpen {
+			least = min(least, s.a.ncu)
+		}
 		held += s.a.held
 		shares += s.a.share
 		messages += s.a.messages
@@ -29,6 +32,9 @@ func (x *Machine) invariants() error {
 	b := &x.backlog
 	if held != b.held || shares != b.shares || messages != x.messages.n {
 		return fmt.Errorf("held %d and %d, shares %d and %d, messages %d and %d", held, b.held, shares, b.shares, messages, x.messages.n)
+	}
+	if b.threshold != least {
+		return fmt.Errorf("threshold %d, the least of all is %d", b.threshold, least)
 	}
 	if b.over != (b.held > b.threshold) {
 		return fmt.Errorf("held %d, threshold %d, over is %t", b.held, b.threshold, b.over)

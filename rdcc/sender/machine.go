@@ -51,7 +51,7 @@ func New(c Config) (*Machine, error) {
 		return nil, err
 	}
 	x := &Machine{c: c, byAddr: map[Addr]*assoc{}, byHost: map[netip.Addr]*assoc{}}
-	x.backlog.threshold = noThreshold
+	x.backlog.threshold, x.backlog.least = noThreshold, noThreshold
 	x.backlog.rate = c.LineRate
 	return x, nil
 }

@@ -258,7 +258,8 @@ func (w *world) acceptAny(p *peer) {
 	}
 	if w.pick(4) == 0 {
 		p.accept.UnscheduledLimit = uint32(w.pick(3) * 8000)
-		a.UnscheduledLimit = p.accept.UnscheduledLimit
+		p.accept.BacklogThreshold = uint32(20000 << (4 * w.pick(3)))
+		a.UnscheduledLimit, a.BacklogThreshold = p.accept.UnscheduledLimit, p.accept.BacklogThreshold
 	}
 	asked := w.x.byAddr[p.addr].asked
 	p2 := *p

@@ -11,6 +11,8 @@ import (
 // backlog is what the sender holds of all its receivers' credit (Sender Backlog Indication and Suggested Rates).
 type backlog struct {
 	threshold uint64 // the smallest of the receivers' N_cu and the local one
+	least     uint64 // the smallest of the receivers'
+	leastOf   *assoc // whose that is
 	held      uint64 // octets of credit held and not used, over all associations
 	holders   []*assoc
 	over      bool     // held was above the threshold when that was last looked at
@@ -27,22 +29,29 @@ func (x *Machine) SetRate(now time.Duration, bps int64) {
 	x.backlog.rate = min(max(bps, 0), x.c.LineRate)
 }
 
-// thresholds finds the Backlog Threshold anew.
-func (x *Machine) thresholds() {
-	t := uint64(noThreshold)
-	for _, s := range x.slots {
-		if s.a != nil && s.a.state == assocOpen {
-			if x.on(rdcc.RuleThresholdSmallest) || t == noThreshold {
-				t = min(t, s.a.ncu)
-			} else {
-				t = max(t, s.a.ncu)
+// thresholds finds the Backlog Threshold anew. An association that is there and says no more than the others cannot change
+// it, which spares looking at all of them for each that is established.
+func (x *Machine) thresholds(a *assoc) {
+	b := &x.backlog
+	counts := a.state == assocOpen
+	switch {
+	case counts && a.ncu <= b.least && x.on(rdcc.RuleThresholdSmallest):
+		b.least, b.leastOf = a.ncu, a
+	case b.leastOf == a || !x.on(rdcc.RuleThresholdSmallest):
+		b.least, b.leastOf = noThreshold, nil
+		for _, s := range x.slots {
+			if s.a == nil || s.a.state != assocOpen {
+				continue
+			}
+			if b.leastOf == nil || (s.a.ncu < b.least) == x.on(rdcc.RuleThresholdSmallest) {
+				b.least, b.leastOf = s.a.ncu, s.a
 			}
 		}
 	}
+	b.threshold = b.least
 	if local := x.c.BacklogThreshold; local > 0 && x.on(rdcc.RuleThresholdLocal) {
-		t = min(t, local)
+		b.threshold = min(b.threshold, local)
 	}
-	x.backlog.threshold = t
 }
 
 // recount brings the association's held credit up to a message's.
