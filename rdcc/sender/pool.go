@@ -210,7 +210,8 @@ func (x *Machine) poolUse(m *message, n uint64) {
 // leavePool ends a message's part in the division; credit that it did not use goes to the others.
 func (x *Machine) leavePool(m *message) {
 	c := x.classOf(m)
-	if m.wanting {
+	was := m.wanting || m.having
+	if m.wanting { // others may have waited behind it for a whole segment
 		m.a.pool.want[c].remove(m, wants)
 		m.wanting = false
 	}
@@ -219,6 +220,8 @@ func (x *Machine) leavePool(m *message) {
 		m.limit = m.transmitted
 		m.a.pool.have[c].remove(m, haves)
 		m.having = false
+	}
+	if was {
 		x.divide(m.a)
 	}
 }

@@ -97,6 +97,14 @@ func TestPoolSegments(t *testing.T) {
 	l.holds("one each", ids, 40000, 40000)
 	l.pool(200000)
 	l.holds("all", ids, 100000, 100000)
+
+	// One that waits for a whole segment goes: what it waited for is for the others.
+	l = newLab(t)
+	ids = l.messages(Message{Length: 100000, Segment: 40000}, Message{Length: 100000})
+	l.pool(999)
+	l.holds("blocked", ids, 0, 0)
+	l.doneMsg(ids[0], 100000)
+	l.holds("the other one", ids[1:], 999)
 }
 
 // TestPoolOffset: cumulative over the association's life, unscheduled octets left out, finished messages included.
