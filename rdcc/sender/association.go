@@ -263,6 +263,7 @@ func (x *Machine) incarnation(a *assoc, h *rdcc.Header, m *rdcc.AssocAccept) {
 		default:
 			// To the new incarnation all that was sent is unscheduled, presumed delivered (decision 15).
 			p.unscheduled = p.transmitted
+			p.returned = 0 // no grant of the former life can cross a CREDIT_RETURN any more
 			x.request(p)
 		}
 		p = n
@@ -343,7 +344,6 @@ func (x *Machine) lost(a *assoc) {
 			x.drop(p)
 		}
 		p.requestAt, p.startAt = never, never
-		p.returned = 0
 		if x.on(rdcc.RuleLossDropsCredit) {
 			x.to(p, StateWaiting)
 		}

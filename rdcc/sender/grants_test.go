@@ -266,6 +266,28 @@ func TestReturn(t *testing.T) {
 	l.equal("unknown message", l.x.Return(l.now, 99, 0), ErrUnknown)
 }
 
+// TestReturn_associationLost: to a receiver that had lost nothing the return stands, and grants that crossed it only refresh.
+func TestReturn_associationLost(t *testing.T) {
+	l := newLab(t)
+	id := l.open(long)
+	l.grant(id, 40000)
+	if err := l.x.Return(l.now, id, 0); err != nil {
+		t.Fatal(err)
+	}
+	l.unknown()
+	l.types()
+	l.accept(l.r)
+	l.grant(id, 40000)
+	l.allowance(id, 0)
+	l.unknown()
+	l.types()
+	l.r.epoch++
+	l.accept(l.r)
+	l.types()
+	l.grant(id, 30000) // of a new incarnation, which has never seen the return
+	l.allowance(id, 30000)
+}
+
 // TestRateOfLine: a Pacing Rate above the host's link is the link's (decision 26).
 func TestRateOfLine(t *testing.T) {
 	l := newLab(t)

@@ -6,7 +6,7 @@ import "time"
 
 type happening struct {
 	at   time.Duration
-	kind string // grant, sent, lost, reset, return
+	kind string // grant, sent, lost, fresh, reset, return
 	n    uint64 // limit, offset sent, new limit
 	d    time.Duration
 }
@@ -42,6 +42,8 @@ func (h history) held(now time.Duration, length uint64) (limit, sent uint64) {
 			sent = max(sent, e.n)
 			limit = max(limit, sent)
 		case "lost":
+			limit = sent
+		case "fresh": // a new incarnation, to which what was sent remains sent
 			limit, before = sent, 0
 		case "reset":
 			limit, sent, before, end = 0, 0, 0, never

@@ -239,7 +239,11 @@ func (w *world) transmitAny(id uint64, m *modelled) {
 func (w *world) lost(p *peer, kind string) {
 	for _, m := range w.messages {
 		if m.p == p {
-			m.log.add(w.now, "lost", 0, 0)
+			if kind == "reset" {
+				m.log.add(w.now, "fresh", 0, 0)
+			} else {
+				m.log.add(w.now, "lost", 0, 0)
+			}
 		}
 	}
 	if p == w.o {
