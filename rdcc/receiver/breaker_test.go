@@ -52,7 +52,8 @@ func TestBreaker_holds(t *testing.T) {
 	l.pass(990 * time.Millisecond)
 	l.none(rdcc.TypeAssocAccept)
 	l.pass(200 * time.Millisecond)
-	l.want("U again", l.take(rdcc.TypeAssocAccept)[0].AssocAccept.UnscheduledLimit > 0, true)
+	again := l.take(rdcc.TypeAssocAccept)
+	l.want("U again", len(again) > 0 && again[0].AssocAccept.UnscheduledLimit > 0, true)
 }
 
 // TestBreaker_doubles: each trip holds twice as long, a minute at most.
