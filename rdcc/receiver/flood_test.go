@@ -121,7 +121,7 @@ func FuzzReceiver(f *testing.F) {
 			at += 2
 			return v % n
 		})
-		for at+2 < len(script) && at < 4000 {
+		for at+2 < len(script) && at < 800 {
 			if script[at]&7 == 0 && len(w.clients) > 0 { // bare octets behind a header that is believed
 				c := w.clients[int(script[at+1])%len(w.clients)]
 				n := min(len(script)-at, 72)
