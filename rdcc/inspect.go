@@ -53,7 +53,11 @@ func Inspect(b []byte) *Inspection {
 		in.Type, in.HasType = Type(b[1]), true
 	}
 	if len(b) >= 1 && b[0]>>4 != Version {
-		in.wrong(true, "Version", "%d, and only version %d is known", b[0]>>4, Version)
+		hint := ""
+		if b[0] == 0x45 {
+			hint = " (0x45 is how an IPv4 header begins: the payload of UDP alone is a datagram)"
+		}
+		in.wrong(true, "Version", "%d, and only version %d is known%s", b[0]>>4, Version, hint)
 		return in
 	}
 	if rest < HeaderLen {

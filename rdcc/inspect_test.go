@@ -50,6 +50,7 @@ func TestInspect_mistakes(t *testing.T) {
 		want string // what the only mistake says
 	}{
 		{"another version", grant, "0=20", "offset 0: Version: 2, and only version 1 is known [discard]"},
+		{"a whole packet", grant, "0=45", "offset 0: Version: 4, and only version 1 is known (0x45 is how an IPv4 header begins: the payload of UDP alone is a datagram) [discard]"},
 		{"the reserved half", grant, "0=13", "offset 0: Rsv: not zero (ignored)"},
 		{"type zero", grant, "1=00", "offset 1: Type: 0x00 is reserved [discard]"},
 		{"a type that may come", grant, "1=0b", "offset 1: Type: 0x0b, and the types are 0x01 to 0x0a [discard]"},

@@ -56,7 +56,7 @@ func TestScripts(t *testing.T) {
 			if err := os.Link(binary, filepath.Join(e.WorkDir, "alone", "pcmlab")); err != nil {
 				return err
 			}
-			return nil
+			return rdccFiles(e.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "mkruns": mkruns},
 	})

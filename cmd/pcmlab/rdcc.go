@@ -1,0 +1,16 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newRDCCCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rdcc",
+		Short: "Receiver-driven credit control: its datagrams",
+		Long: "Receiver-Driven Credit Control (RDCC) lets a receiver bound the octets that all senders may have in flight toward it.\n" +
+			"docs/rdcc.md says what it is and what is here.",
+	}
+	cmd.AddCommand(newRDCCDecodeCommand(e))
+	return cmd
+}
