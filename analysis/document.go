@@ -20,6 +20,7 @@ type Document struct {
 	PFC           []PausedPort  `json:"pfc"`         // PFC and PAUSE by who asked and for which priority
 	Connections   []Connection  `json:"connections"` // by RDMA-CM
 	Distributions Distributions `json:"distributions"`
+	RDCC          *RDCC         `json:"rdcc,omitempty"` // not there when no RDCC port was given
 
 	HandlerLogs []HandlerLog `json:"handler_logs"` // what NICs logged of their handlers
 

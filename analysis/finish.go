@@ -38,6 +38,12 @@ func (r *run) document(up *tapCounter) *Document {
 	if up != nil {
 		doc.Path = r.path(up)
 	}
+	if book := r.parsers[0].rdcc; book != nil {
+		for _, x := range r.parsers[1:] {
+			book.add(x.rdcc)
+		}
+		doc.RDCC = book.document(doc.Flows)
+	}
 	r.quality(doc)
 	doc.Checks = checks(doc, &r.o)
 	return doc

@@ -54,6 +54,7 @@ type CounterDelta struct {
 type Options struct {
 	Bin       time.Duration // width of a bin of the series; 0 means DefaultBin. It doubles when MaxCells would be passed.
 	UDPPort   uint16        // 0 means 4791
+	RDCCPort  uint16        // UDP port of RDCC, which has no default; 0 means that it is not looked for
 	Phases    []Phase
 	TimeScale float64 // S of a virtual lab; 0 means 1
 
@@ -118,6 +119,9 @@ func (o Options) resolved() (Options, error) {
 		o.MaxCells = DefaultMaxCells
 	}
 	var errs []error
+	if o.RDCCPort == o.UDPPort {
+		errs = append(errs, fmt.Errorf("RDCC port %d: is RoCE's, and they cannot share it", o.RDCCPort))
+	}
 	if o.Bin < 0 {
 		errs = append(errs, fmt.Errorf("bin %v: must be positive", o.Bin))
 	}

@@ -106,6 +106,7 @@ func (d *Document) Rows(run string, yield func(Row) bool) {
 	d.phaseRows(e)
 	d.congestionRows(e)
 	d.pathRows(e)
+	d.rdccRows(e)
 	for i := range d.Checks {
 		emit(e, checkMeasures, "check.", d.Checks[i].Name, nil, &d.Checks[i])
 	}

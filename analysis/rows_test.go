@@ -78,6 +78,9 @@ var notInRows = map[string]string{
 	".Connections.DisconnectNS": "as connection.lifetime after request_ns",
 	".Checks.Rows.TimeNS":       "a finding is text; check.rows counts them",
 	".Checks.More":              "in check.rows, with the rows that are there",
+	".RDCC.UDPPort":             "what was asked for",
+	".RDCC.Associations.LastNS": "as duration after first_ns",
+	".RDCC.Reports.LastNS":      "as duration after first_ns",
 	".Series.Flows.FirstBin":    "in the time of the series' rows",
 	".HandlerLogs.Calls":        "about the log: series.acks_per_call and the NIC's counters tell of the calls",
 	".HandlerLogs.Logged":       "about the log",
@@ -122,7 +125,7 @@ func TestRows_everyNumberHasARow(t *testing.T) {
 
 // family takes the statistic off the name of one of a distribution's metrics, and the names of things out of it.
 func metricFamily(name string) string {
-	for _, p := range [][2]string{{"opcode.", "OPCODE"}, {"direction.opcode.", "OPCODE"}} {
+	for _, p := range [][2]string{{"opcode.", "OPCODE"}, {"direction.opcode.", "OPCODE"}, {"rdcc.type.", "TYPE"}, {"rdcc_association.type.", "TYPE"}} {
 		if strings.HasPrefix(name, p[0]) {
 			return p[0] + p[1]
 		}
@@ -179,6 +182,14 @@ func metricDocs() (all []metricDoc) {
 	add(describe("src>dst", "connection.", connectionMeasures))
 	add(describe("direction, or all", "path.data.", pathMeasures))
 	add(describe("direction, or all", "path.control.", pathMeasures))
+	add(describe("", "rdcc.", rdccMeasures))
+	add([]metricDoc{{"rdcc.type.TYPE", "", unitPackets, "RDCC datagrams by type"}})
+	add(describe("sender>receiver#id", "rdcc_association.", rdccAssociationMeasures))
+	add([]metricDoc{
+		{"rdcc_association.type.TYPE", "sender>receiver#id", unitPackets, "its datagrams by type"},
+		{"rdcc_association.epoch", "sender>receiver#id", unitNone, "each epoch that its receiver had"},
+	})
+	add(describe("reporter/told/flow", "rdcc_report.", rdccReportMeasures))
 	add(describe("check", "check.", checkMeasures))
 	add([]metricDoc{
 		{"distribution.rtt", "value in ns", unitSamples, "how often the round-trip time of the flow column was seen"},

@@ -67,6 +67,9 @@ func newRun(o Options) *run {
 	for range min(workers, maxLanes) {
 		x := &parser{port: o.UDPPort, checkICRC: o.CheckICRC, sides: &r.shared.sides}
 		x.pairs.t = r.shared.intern
+		if o.RDCCPort != 0 {
+			x.rdcc = newRDCCBook(o.RDCCPort)
+		}
 		r.parsers = append(r.parsers, x)
 	}
 	return r
@@ -111,6 +114,9 @@ func (r *run) upstream(ctx context.Context) (*tapCounter, error) {
 	var c *tapCounter
 	var p parsed
 	x := r.parsers[0]
+	book := x.rdcc // credit is that of the judged captures
+	x.rdcc = nil
+	defer func() { x.rdcc = book }()
 	for _, s := range r.sources {
 		if s.in.Role == Judged {
 			continue

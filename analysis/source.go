@@ -102,6 +102,7 @@ type parser struct {
 	usual     roce.Usual
 	frame     roce.Frame
 	batch     capture.Batch
+	rdcc      *rdccBook // nil: not asked for
 }
 
 // parse turns x's batch into records.
@@ -149,6 +150,13 @@ func (x *parser) parse(s *source, base int64, p *parsed) error {
 			}
 		case roce.KindTruncated:
 			p.truncated++
+		case roce.KindOther:
+			if x.rdcc == nil {
+				continue
+			}
+			if err := x.rdcc.take(k); err != nil {
+				return fmt.Errorf("capture %s: packet %d: %w", s.in.Path, base+p.packets, err)
+			}
 		case roce.KindPFC, roce.KindPause:
 			r := p.add(k.TimeNS)
 			*r = record{ts: k.TimeNS, key: k.TimeNS, recFlags: recPause, word: x.sides.put(side{kind: f.Kind, pause: f.Pause})}

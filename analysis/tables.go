@@ -41,6 +41,7 @@ func (d *Document) Tables() []Table {
 		all = append(all, d.PathTable())
 	}
 	all = append(all, d.ConnectionTable())
+	all = append(all, d.RDCCTables()...)
 	return slices.DeleteFunc(all, func(t Table) bool { return len(t.Rows) == 0 })
 }
 

@@ -23,6 +23,7 @@ import (
 type analyzeOptions struct {
 	bin         time.Duration
 	port        uint16
+	rdccPort    uint16
 	phases      string
 	upstream    []string
 	names       []string
@@ -64,6 +65,7 @@ func newAnalyzeCommand(e *env) *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&o.bin, "bin", 0, "bin of the time series (10ms)")
 	f.Uint16Var(&o.port, "port", 4791, "UDP port of RoCEv2; mirrors may rewrite it")
+	f.Uint16Var(&o.rdccPort, "rdcc-port", 0, "UDP port of RDCC; gives its associations, credit and reports beside the data (there is no default)")
 	f.StringVar(&o.phases, "phases", "", "take the phases, names and rates from this run's folder")
 	f.StringArrayVar(&o.upstream, "upstream", nil, "capture of a tap before the queue, to count what was lost between (may be repeated)")
 	f.StringArrayVar(&o.names, "name", nil, "name a data address: 192.0.2.11=h1 (may be repeated)")
@@ -175,7 +177,7 @@ func (o *analyzeOptions) ofRun(e *env, c *cobra.Command, args []string) (*analys
 
 // options turns the flags into options, and returns every mistake in them.
 func (o *analyzeOptions) options() (opts analysis.Options, mistakes []error) {
-	opts = analysis.Options{Bin: o.bin, UDPPort: o.port, TimeScale: o.scale, CheckICRC: o.icrc, Names: map[netip.Addr]string{},
+	opts = analysis.Options{Bin: o.bin, UDPPort: o.port, RDCCPort: o.rdccPort, TimeScale: o.scale, CheckICRC: o.icrc, Names: map[netip.Addr]string{},
 		ReorderWindow: o.reorder, Workers: o.workers,
 		Expect: analysis.Expect{DSCP: o.dscp.v, ECN: o.ecn, CNPScope: o.cnpScope, CNPInterval: o.cnpInterval}}
 	if o.phases != "" {
