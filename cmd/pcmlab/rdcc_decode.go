@@ -371,8 +371,6 @@ type rdccPrinter struct {
 	e                   *env
 	o                   *rdccDecodeOptions
 	n, wrong, discarded int
-	list                *tableOut // of captures
-	mistakes            *tableOut
 	documents           []*rdccDocument
 }
 
@@ -394,36 +392,22 @@ func (p *rdccPrinter) take(d *rdccDatagram) error {
 		return enc.Encode(d.document(p.n))
 	}
 	if d.packet > 0 && !p.o.fields {
-		p.line(d)
-		return nil
+		d.source = fmt.Sprintf("%s packet %d", d.source, d.packet)
+		return errors.Join(p.line(d), p.printMistakes(d))
 	}
-	if err := p.printFields(d); err != nil {
-		return err
-	}
-	return p.printMistakes(d)
+	return errors.Join(p.printFields(d), p.printMistakes(d))
 }
 
-// line is a datagram of a capture.
-func (p *rdccPrinter) line(d *rdccDatagram) {
-	if p.list == nil {
-		p.list = p.e.newTable()
-		p.list.columns([]analysis.Column{{Name: "no", Numeric: true}, {Name: "time"}, {Name: "from"}, {Name: "to"}, {Name: "type"},
-			{Name: "association"}, {Name: "epoch", Numeric: true}, {Name: "seq", Numeric: true}, {Name: "message", Wrap: true}})
-	}
+// line prints a datagram of a capture.
+func (p *rdccPrinter) line(d *rdccDatagram) error {
 	at := "-"
 	if d.timeNS != nil {
 		at = time.Unix(0, *d.timeNS).UTC().Format("15:04:05.000000000")
 	}
-	p.list.row(fmt.Sprint(p.n), at, d.from.String(), d.to.String(), d.typeName(), d.text("Association ID"), d.text("Epoch"), d.text("Sequence Number"),
-		strings.TrimPrefix(strings.Join(append(rdcc.FlagNames(d.in.Type, d.flags()), d.in.Summary()), " "), " "))
-	for _, m := range d.in.Mistakes {
-		if p.mistakes == nil {
-			p.mistakes = p.e.newTable()
-			p.mistakes.title("mistakes")
-			p.mistakes.columns([]analysis.Column{{Name: "no", Numeric: true}, {Name: "offset", Numeric: true}, {Name: "field"}, {Name: "mistake", Wrap: true}, {Name: "outcome"}})
-		}
-		p.mistakes.row(fmt.Sprint(p.n), fmt.Sprint(m.Offset), m.Field, m.Text, whatHappens(m))
-	}
+	said := strings.Join(append(rdcc.FlagNames(d.in.Type, d.flags()), d.in.Summary()), " ")
+	_, err := fmt.Fprintf(p.e.stdout, "%d  %s  %s > %s  %s %s epoch %s seq %s  %s\n", p.n, at, d.from, d.to, d.typeName(), d.text("Association ID"), d.text("Epoch"),
+		d.text("Sequence Number"), said)
+	return err
 }
 
 func whatHappens(m rdcc.Mistake) string {
@@ -471,14 +455,6 @@ func (p *rdccPrinter) end() error {
 			Schema    string          `json:"schema"`
 			Datagrams []*rdccDocument `json:"datagrams"`
 		}{"pcmlab/rdcc-decode/v1", append([]*rdccDocument{}, p.documents...)})
-	}
-	for _, t := range []*tableOut{p.list, p.mistakes} {
-		if t == nil {
-			continue
-		}
-		if err := t.print(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
