@@ -423,7 +423,9 @@ func (p *rdccPrinter) printFields(d *rdccDatagram) error {
 	if d.packet > 0 {
 		where = fmt.Sprintf("%s packet %d, %s to %s", where, d.packet, d.from, d.to)
 	}
-	t.title(fmt.Sprintf("%s, %d octets (%s)", d.typeName(), d.length, where))
+	if _, err := fmt.Fprintf(p.e.stdout, "%s, %d octets (%s)\n", d.typeName(), d.length, where); err != nil {
+		return err
+	}
 	t.columns([]analysis.Column{{Name: "offset", Numeric: true}, {Name: "octets", Numeric: true}, {Name: "field"}, {Name: "value", Wrap: true}})
 	for _, f := range d.in.Fields {
 		if f.Reserved() && f.Value == 0 {
