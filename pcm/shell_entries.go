@@ -3,7 +3,6 @@ package pcm
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 )
 
 func (w *shellWriter) read() {
@@ -31,6 +30,10 @@ func (w *shellWriter) entries() {
 
 `)
 	w.one()
+	note := ""
+	if w.Snapshot == Synchronous {
+		note = "\n\tf->odd = 1;"
+	}
 	w.line(`void pcm_flush(struct pcm_flow *f, const struct pcm_input *in, struct pcm_output *out) { pcm_one(f, in, out); }
 
 void pcm_batch(const struct pcm_event *ev, size_t n, struct pcm_output *out)
@@ -41,7 +44,7 @@ void pcm_batch(const struct pcm_event *ev, size_t n, struct pcm_output *out)
 
 int pcm_note(struct pcm_flow *f, const struct pcm_input *in)
 {
-	pcm_accumulate(f, in);
+	pcm_accumulate(f, in);%s
 	return !pcm_load(&f->failed) && pcm_due(f, pcm_time(in->now));
 }
 
@@ -53,47 +56,14 @@ int pcm_serve(struct pcm_flow *f, uint64_t now, struct pcm_output *out)
 	out->fired = fired;
 	return !out->failed && pcm_due(f, now);
 }
-`)
-}
-
-// one writes a flush: the two halves of it in one thread. A synchronous shell has signals and baselines in registers from the first look at
-// them to the run, and stores what the input touched; going through memory between the halves costs Swift a fifth of its time.
-func (w *shellWriter) one() {
-	w.line("static inline void pcm_one(struct pcm_flow *f, const struct pcm_input *in, struct pcm_output *out)\n{")
-	if w.Snapshot != Synchronous {
-		w.line("\tpcm_accumulate(f, in);\n\tconst uint64_t fired = pcm_once(f, pcm_time(in->now));")
-		w.line("\tpcm_outputs(f, out);\n\tout->fired = fired;\n}\n")
-		return
-	}
-	w.line("\tconst uint64_t mask = in->mask, now = pcm_time(in->now);\n\tuint64_t sig[%d], base[%d], fired = 0;", len(w.Signals), len(w.Signals))
-	w.looks(func(Signal) bool { return true })
-	w.bases()
-	for _, source := range Sources() {
-		var body []string
-		for i, s := range w.Signals {
-			if s.Source == source && source != ElapsedTime {
-				body = append(body, fmt.Sprintf("%s(&sig[%d], %s); f->sig[%d] = sig[%d];", accumulators[s.Accum], i, w.valueOf(source), i, i))
-			}
-		}
-		if len(body) > 0 {
-			w.line("\tif (mask & 1u << %d) { %s }", source, strings.Join(body, " "))
-		}
-	}
-	w.line("\tif (__builtin_expect(!f->failed, 1) && (fired = pcm_fired(sig, base))) {")
-	for i, s := range w.Signals {
-		if s.Reset && s.Source != ElapsedTime {
-			w.line("\t\tf->sig[%d] = %s;", i, wordLiteral(s.Initial))
-		}
-	}
-	w.line("\t\tpcm_rebase(f, sig, fired);\n\t\tpcm_run(f, sig, fired, now);\n\t}")
-	w.line("\tpcm_outputs(f, out);\n\tout->fired = fired;\n\t(void)mask;\n\t(void)base;\n}\n")
+`, note)
 }
 
 // diagnostics writes how tests and diagnostics reach the words of a flow.
 func (w *shellWriter) diagnostics() {
-	plain := "*(pcm_cell *)&f->var[i]" // not shared: any access does
+	plain, poked := "*(pcm_cell *)&f->var[i]", "" // not shared: any access does
 	if w.Snapshot == Synchronous {
-		plain = "f->var[i]"
+		plain, poked = "f->var[i]", "\n\tf->odd = 1;"
 	}
 	w.line(`static inline pcm_cell *pcm_part_of(struct pcm_flow *f, enum pcm_part part, uint32_t i)
 {
@@ -116,11 +86,11 @@ uint64_t pcm_peek(const struct pcm_flow *f, enum pcm_part part, uint32_t i)
 
 void pcm_poke(struct pcm_flow *f, enum pcm_part part, uint32_t i, uint64_t value)
 {
-	pcm_cell *p = pcm_part_of(f, part, i);
+	pcm_cell *p = pcm_part_of(f, part, i);%s
 	if (p)
 		pcm_store(p, value);
 }
-`, plain)
+`, plain, poked)
 }
 
 // info writes what the shell says of itself.

@@ -8,7 +8,7 @@ func (w *shellWriter) flow() {
 	signals, controls, variables := len(w.Signals), max(1, len(w.Controls)), max(1, w.Slots)
 	w.line("\nstruct pcm_flow {")
 	if w.Snapshot == Synchronous {
-		w.line("\tpcm_cell start;  /* in the package's unit */\n\tpcm_cell failed;")
+		w.line("\tpcm_cell start;  /* in the package's unit */\n\tpcm_cell failed, odd;")
 		w.line("\tpcm_cell sig[%d];", signals)
 		w.line("\tpcm_cell base[%d];  /* of triggers that compare changes */", signals)
 		w.line("\tpcm_cell ctl[%d];", controls)

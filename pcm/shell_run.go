@@ -72,7 +72,14 @@ func (w *shellWriter) run() {
 		w.line("\tsnap[%d] = pcm_load(&f->ctl[%d]);", first+i, i)
 	}
 	w.line("\tint rc = __algorithm_main(snap, f->var);")
-	w.line("\tif (__builtin_expect(rc != PCM_SUCCESS, 0)) {\n\t\tpcm_store(&f->failed, (uint64_t)(int64_t)rc);\n\t\treturn;\n\t}")
+	odd := ""
+	if w.Snapshot == Synchronous {
+		odd = "\n\t\tf->odd = 1;"
+	}
+	w.line("\tif (__builtin_expect(rc != PCM_SUCCESS, 0)) {\n\t\tpcm_store(&f->failed, (uint64_t)(int64_t)rc);%s\n\t\treturn;\n\t}", odd)
+	if odd != "" {
+		w.line("\tif (snap[1])%s", odd)
+	}
 	for i, s := range w.Signals {
 		v := fmt.Sprintf("snap[%d]", signalOffset+i)
 		body := accumulated(s.Accum, i, v)

@@ -48,22 +48,9 @@ func accumulated(a Accum, i int, v string) string {
 func (w *shellWriter) triggers() {
 	w.line("static inline uint64_t pcm_fired(const uint64_t *sig, const uint64_t *base)\n{\n\tuint64_t fired = 0;")
 	for i, s := range w.Signals {
-		t := s.Trigger
-		if t == nil {
-			continue
+		if s.Trigger != nil {
+			w.line("\t%s", fires(i, s, fmt.Sprintf("base[%d]", i)))
 		}
-		threshold := wordLiteral(t.Threshold)
-		change := fmt.Sprintf("sig[%d] - base[%d]", i, i)
-		switch t.Mode {
-		case Raw:
-			w.line("\tif (sig[%d] %s %s)\n\t\tfired |= UINT64_C(1) << %d;", i, t.Op, threshold, i)
-			continue
-		case Magnitude:
-			w.line("\t{ int64_t d = (int64_t)(%s); uint64_t v = d < 0 ? -(uint64_t)d : (uint64_t)d;", change)
-		default:
-			w.line("\t{ uint64_t v = %s;", change)
-		}
-		w.line("\tif (v %s %s)\n\t\tfired |= UINT64_C(1) << %d; }", t.Op, threshold, i)
 	}
 	w.line("\t(void)sig;\n\t(void)base;\n\treturn fired;\n}\n")
 	w.line("static inline void pcm_rebase(struct pcm_flow *f, const uint64_t *sig, uint64_t fired)\n{")
@@ -77,6 +64,57 @@ func (w *shellWriter) triggers() {
 	w.looks(func(s Signal) bool { return s.Trigger != nil })
 	w.bases()
 	w.line("\t(void)now;\n\treturn pcm_fired(sig, base);\n}\n")
+}
+
+// fires writes the check of the i-th signal's trigger, whose value is in sig.
+func fires(i int, s Signal, base string) string {
+	t := s.Trigger
+	v := fmt.Sprintf("sig[%d]", i)
+	if t.Mode != Raw {
+		v += " - " + base
+	}
+	then := fmt.Sprintf("if (v %s %s) fired |= UINT64_C(1) << %d; }", t.Op, wordLiteral(t.Threshold), i)
+	if t.Mode == Magnitude {
+		return fmt.Sprintf("{ const int64_t d = (int64_t)(%s); const uint64_t v = d < 0 ? -(uint64_t)d : (uint64_t)d; %s", v, then)
+	}
+	return fmt.Sprintf("{ const uint64_t v = %s; %s", v, then)
+}
+
+// waits says that the signal's trigger, once it has been checked, cannot fire before the signal is touched: it does not hold for what checks
+// and runs leave behind, which is no change since it fired, or the initial value.
+func (s Signal) waits() bool {
+	switch {
+	case s.Source == ElapsedTime:
+		return false
+	case s.Trigger.Mode == Raw:
+		return s.Reset && !s.Trigger.holds(s.Initial)
+	}
+	return !s.Reset && !s.Trigger.holds(0)
+}
+
+// holds is the comparison, as C has it.
+func (t *Trigger) holds(v uint64) bool {
+	switch t.Op {
+	case ">":
+		return v > t.Threshold
+	case "<":
+		return v < t.Threshold
+	case ">=":
+		return v >= t.Threshold
+	case "<=":
+		return v <= t.Threshold
+	case "==":
+		return v == t.Threshold
+	case "&":
+		return v&t.Threshold != 0
+	case "|":
+		return v|t.Threshold != 0
+	case "&&":
+		return v != 0 && t.Threshold != 0
+	case "||":
+		return v != 0 || t.Threshold != 0
+	}
+	return v != t.Threshold // != and ^
 }
 
 // looks reads the signals that are chosen into sig.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/pcmlab/pcmlab/pcm"
@@ -191,5 +192,83 @@ func TestOpen_saysTheKind(t *testing.T) {
 		if b := build(t, "newreno", nil, c.o); b.shell.Kind != c.kind || b.shell.Skew != c.skew {
 			t.Errorf("%+v is %v with a skew of %d", c.o, b.shell.Kind, b.shell.Skew)
 		}
+	}
+}
+
+const everyTrigger = `algorithm: {name: every_trigger}
+signals:
+  - {name: A, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 3}
+  - {name: B, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_type: PCM_SIG_TRIGGER_DELTA, trigger_op: "&", trigger_threshold: 4, reset_upon_trigger: "false"}
+  - {name: C, type: PCM_SIG_QUEUE, accumulation: PCM_SIG_ACCUM_LAST, trigger_type: PCM_SIG_TRIGGER_MAGNITUDE, trigger_op: ">", trigger_threshold: 200000, reset_upon_trigger: "false"}
+  - {name: D, type: PCM_SIG_NACK, accumulation: PCM_SIG_ACCUM_MAX, trigger_op: "&", trigger_threshold: 2}
+  - {name: E, type: PCM_SIG_RTO, accumulation: PCM_SIG_ACCUM_SUM, trigger_type: PCM_SIG_TRIGGER_DELTA, trigger_op: ">", trigger_threshold: 0, reset_upon_trigger: "false"}
+  - {name: F, type: PCM_SIG_LOOPBACK, accumulation: PCM_SIG_ACCUM_LAST, trigger_op: ">=", trigger_threshold: 3, reset_upon_trigger: "false"}
+  - {name: G, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_MIN, initial_value: 100000, trigger_op: "<", trigger_threshold: 12000}
+  - {name: T, type: PCM_SIG_ELAPSED_TIME, accumulation: PCM_SIG_ACCUM_LAST, trigger_op: ">", trigger_threshold: 50000, reset_upon_trigger: "false"}
+controls:
+  - {name: CWND, type: PCM_CTRL_CWND}
+variables:
+  - {name: SEEN, type: uint, arr_len: 8}
+`
+
+const everyTriggerC = `#include "pcmh.h"
+#include "every_trigger.h"
+int algorithm_main()
+{
+	pcm_uint fired = get_signal_trigger_mask();
+	for (int i = 0; i < 8; i++)
+		set_arr_uint(SEEN, i, get_arr_uint(SEEN, i) + (fired >> i & 1));
+	set_control(CWND, HASH(get_control(CWND) + get_signal(A) + get_signal(B) + get_signal(C) + get_signal(D) + get_signal(G) + fired));
+	if (fired & C)
+		update_signal(E, 1); /* fires at the next look, without an event */
+	if (fired & F)
+		set_signal(F, get_signal(F) - 1);
+	if (fired & T)
+		set_signal(T, 0);
+	return PCM_SUCCESS;
+}
+`
+
+// TestSync_looksAtWhatMayFire: the synchronous shell looks at most triggers only when their signal was touched. In any order of flushes, notes and
+// serves it decides as the asynchronous one, which looks at all of them each time.
+func TestSync_looksAtWhatMayFire(t *testing.T) {
+	sync, async := written(t, "every_trigger", everyTrigger, everyTriggerC, Options{}), written(t, "every_trigger", everyTrigger, everyTriggerC, Options{Snapshot: "zero-skew"})
+	var flows [2]*shell.Flow
+	for i, b := range []*built{sync, async} {
+		f, err := b.shell.NewFlow(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		flows[i] = f
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	now := uint64(0)
+	for i := range 20_000 {
+		now += rng.Uint64N(3000)
+		in, how := anything(rng, now), rng.IntN(4)
+		var out [2]shell.Output
+		var due [2]bool
+		for k, f := range flows {
+			switch how {
+			case 0:
+				due[k] = f.Note(in)
+			case 1:
+				due[k] = f.Serve(now, &out[k])
+			default:
+				f.Flush(in, &out[k])
+			}
+		}
+		if out[0] != out[1] || due[0] != due[1] {
+			t.Fatalf("call %d, way %d, %+v: synchronous %+v %v, asynchronous %+v %v", i, how, *in, out[0], due[0], out[1], due[1])
+		}
+	}
+	for i := range 8 {
+		if n := flows[0].Peek(shell.Variable, i); n == 0 {
+			t.Errorf("trigger %d never fired", i)
+		}
+	}
+	if a, b := words(sync, flows[0]), words(async, flows[1]); !slices.Equal(a, b) {
+		t.Errorf("at the end %v and %v", a, b)
 	}
 }

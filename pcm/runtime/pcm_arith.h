@@ -9,6 +9,7 @@
  *	frac_mul, frac_div               a * b, a / b
  *	frac_sqrt, frac_rsqrt, frac_recip, frac_cbrt
  *	                                 square root, 1 / square root, 1 / a, cube root
+ *	frac_mul_rsqrt, frac_mul_recip   a / square root of x, a / x: the fastest way of the representation
  *	get_var_frac, set_var_frac       variables of type frac
  *
  * Fractions are added, subtracted, compared, and multiplied and divided by small integers with C's own operators. As in C, what does
@@ -39,11 +40,16 @@ static PCM_FORCE_INLINE pcm_frac frac_sqrt(pcm_frac a) { return __builtin_sqrt(a
 static PCM_FORCE_INLINE pcm_frac frac_rsqrt(pcm_frac a) { return 1 / __builtin_sqrt(a); }
 static PCM_FORCE_INLINE pcm_frac frac_recip(pcm_frac a) { return 1 / a; }
 static PCM_FORCE_INLINE pcm_frac frac_cbrt(pcm_frac a) { return __builtin_cbrt(a); }
+static PCM_FORCE_INLINE pcm_frac frac_mul_rsqrt(pcm_frac a, pcm_frac x) { return a / __builtin_sqrt(x); }
+static PCM_FORCE_INLINE pcm_frac frac_mul_recip(pcm_frac a, pcm_frac x) { return a / x; }
 static PCM_FORCE_INLINE pcm_uint pcm_frac_word(pcm_frac v) { return pcm_bits_of(v); }
 static PCM_FORCE_INLINE pcm_frac pcm_frac_of_word(pcm_uint w) { return pcm_float_of(w); }
 
 #else
 #include "pcm_fixed.h"
+
+static PCM_FORCE_INLINE pcm_frac frac_mul_rsqrt(pcm_frac a, pcm_frac x) { return frac_mul(a, frac_rsqrt(x)); }
+static PCM_FORCE_INLINE pcm_frac frac_mul_recip(pcm_frac a, pcm_frac x) { return frac_mul(a, frac_recip(x)); }
 #endif
 
 #define get_var_frac(X) pcm_frac_of_word(get_var(X))

@@ -1,7 +1,7 @@
 /*
- * Swift (Kumar et al., SIGCOMM 2020, algorithm 1), in the order of events of the htsim simulator. Nothing is divided in fractions:
- * an inverse square root and a reciprocal, which only multiply, take the places of the law's divisions, for cores whose divide is
- * slow (ALGORITHMS.md, C.4). swift_divide has the law as it is written.
+ * Swift (Kumar et al., SIGCOMM 2020, algorithm 1), in the order of events of the htsim simulator. Nothing is divided in fixed
+ * point: an inverse square root and a reciprocal, which only multiply, take the places of the law's divisions, for cores whose divide
+ * is slow (ALGORITHMS.md, C.4). swift_divide has the law as it is written.
  */
 #include "pcmh.h"
 #include "pcm_arith.h"
@@ -16,14 +16,14 @@ static inline pcm_frac target_delay(pcm_uint cwnd)
 	if (cwnd == 0)
 		scaling = FRAC(0);
 	else if (packets > FRAC(0))
-		scaling = MAX(MIN(frac_mul(FS_ALPHA, frac_rsqrt(packets)) + FS_BETA, FRAC(FS_RANGE)), FRAC(0));
+		scaling = MAX(MIN(frac_mul_rsqrt(FS_ALPHA, packets) + FS_BETA, FRAC(FS_RANGE)), FRAC(0));
 	return FIXED_TARGET + scaling;
 }
 
 /* What a delay beyond the target leaves of the window. Both are made small first, or the reciprocal would have few bits. */
 static inline pcm_frac share_left(pcm_frac delay, pcm_frac target)
 {
-	pcm_frac ratio = frac_mul(target / NEAR_BASE, frac_recip(delay / NEAR_BASE));
+	pcm_frac ratio = frac_mul_recip(target / NEAR_BASE, delay / NEAR_BASE);
 	return MAX(FRAC(1) - BETA + frac_mul(BETA, ratio), FRAC(1) - MAX_MDF);
 }
 
