@@ -256,7 +256,7 @@ func (b *benchRun) build(names []string) (err error) {
 
 // handler adds a package's shells, and its hand-written form.
 func (b *benchRun) handler(name string, first bool) error {
-	p, err := b.soundPackage(b.c, &b.o.handlerFlags, name, "cpu", b.o.cc)
+	p, err := b.soundPackage(b.c, &b.o.handlerFlags, name, "cpu", b.o.options())
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,36 @@ import (
 type buildFlags struct {
 	handlerFlags
 	platform, frac, cc string
+	snapshot           string
+	skew               uint64
 }
 
 func (f *buildFlags) add(cmd *cobra.Command) {
 	f.handlerFlags.add(cmd)
 	cmd.Flags().StringVar(&f.frac, "frac", "", "representation of fractions: float (also when not given; q32.32 where there is no floating point), q16.16, q32.32 or q42.22")
 	cmd.Flags().StringVar(&f.cc, "cc", "", "C compiler (cc)")
+}
+
+// addSnapshot adds the flags of asynchronous shells.
+func (f *buildFlags) addSnapshot(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.snapshot, "snapshot", "", "how the shell gives the handler its signals: synchronous (also when not given), or asynchronously: relaxed, zero-skew or bounded-skew")
+	cmd.Flags().Uint64Var(&f.skew, "skew", 0, "of bounded-skew: how many updates the signals of one snapshot may be apart, at least 1")
+}
+
+// checkSnapshot finds what is wrong with them.
+func (f *buildFlags) checkSnapshot(platform string) error {
+	s, err := pcm.ParseSnapshot(f.snapshot)
+	switch {
+	case err != nil:
+		return usagef("--snapshot: %w", err)
+	case platform != "cpu" && f.snapshot != "":
+		return usagef("--snapshot %s: it is for the CPU; platform %s decides by itself how signals are given", f.snapshot, platform)
+	case s == pcm.BoundedSkew && f.skew == 0:
+		return usagef("--snapshot bounded-skew wants --skew, the most updates that signals of one snapshot may be apart")
+	case s != pcm.BoundedSkew && f.skew != 0:
+		return usagef("--skew %d: it is for --snapshot bounded-skew", f.skew)
+	}
+	return nil
 }
 
 // shell checks a package and compiles it to out.
@@ -42,7 +66,9 @@ func (e *env) shell(c *cobra.Command, f *buildFlags, name, out string) (*pcm.Pac
 	return p, cpu.Build(c.Context(), p, out, f.options())
 }
 
-func (f *buildFlags) options() cpu.Options { return cpu.Options{CC: f.cc, Frac: f.frac} }
+func (f *buildFlags) options() cpu.Options {
+	return cpu.Options{CC: f.cc, Frac: f.frac, Snapshot: f.snapshot, Skew: f.skew}
+}
 
 // packageFor is the package as the flags want it built, when it has no mistakes and the platform does not refuse it.
 func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string) (*pcm.Package, error) {
@@ -50,6 +76,9 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 		if _, err := pcm.ParseFormat(f.frac); err != nil {
 			return nil, usagef("--frac: %w", err)
 		}
+	}
+	if err := f.checkSnapshot(platform); err != nil {
+		return nil, err
 	}
 	options := f.options()
 	if pl, err := pcm.PlatformNamed(platform); err == nil && !pl.Float { // the hash is that of what the device runs
@@ -60,7 +89,7 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 			return nil, usagef("--frac float: platform %s has no floating point (q32.32 when it is not given, q42.22, q16.16)", platform)
 		}
 	}
-	p, err := e.soundPackage(c, &f.handlerFlags, name, platform, f.cc)
+	p, err := e.soundPackage(c, &f.handlerFlags, name, platform, options)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +114,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 			"folder of sources: for htsim (the uet-htsim simulator) and uccl (UCCL's transport) the shell, the C++ that joins it to their hook points,\n" +
 			"and a README.md with the lines to add to their sources and build; for docapcc and onep the device's program. A platform that lacks\n" +
 			"something refuses the package, says what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
-		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim",
+		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --snapshot bounded-skew --skew 4\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeHandlers,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := pcm.PlatformNamed(f.platform); err != nil {
@@ -98,6 +127,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	f.addSnapshot(cmd)
 	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: cpu, uccl, htsim, docapcc, onep")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file (NAME.so), or folder (NAME-PLATFORM), to write")
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/nicbackends/cpu"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/check"
 )
@@ -192,7 +193,7 @@ func count(n int, what string) string {
 }
 
 // soundPackage reads and checks a package that is to be built. Warnings go to standard error.
-func (e *env) soundPackage(c *cobra.Command, f *handlerFlags, name, platform, cc string) (*pcm.Package, error) {
+func (e *env) soundPackage(c *cobra.Command, f *handlerFlags, name, platform string, o cpu.Options) (*pcm.Package, error) {
 	w, err := findHandler(name)
 	if err != nil {
 		return nil, err
@@ -205,7 +206,11 @@ func (e *env) soundPackage(c *cobra.Command, f *handlerFlags, name, platform, cc
 	if err != nil {
 		return nil, usagef("--platform: %w", err)
 	}
-	r, err := check.File(c.Context(), w.path, d, check.Options{Platform: pl, CC: cc})
+	snapshot, err := pcm.ParseSnapshot(o.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	r, err := check.File(c.Context(), w.path, d, check.Options{Platform: pl, CC: o.CC, Snapshot: snapshot})
 	if err != nil {
 		return nil, err
 	}

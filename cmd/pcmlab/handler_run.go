@@ -43,6 +43,7 @@ func newHandlerRun(e *env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return e.runHandlerRun(c, &o, args[0], args[1]) },
 	}
 	o.add(cmd)
+	o.addSnapshot(cmd)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 1, "seed of the handler's random numbers")
 	cmd.Flags().BoolVar(&o.all, "all", false, "every line of the trace in the table")
 	cmd.Flags().BoolVar(&o.plot, "plot", false, "draw the controls over time in place of the table")
