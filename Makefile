@@ -40,7 +40,7 @@ unit: ## tests that need no lab
 	.ci/tests -timeout 15m $$($(GO) list ./... | grep -v -E '/(cmd/pcmlab|inventory/vlab|inventory/fabric|nicbackends/softnic)(/|$$)')
 
 lab: ## tests that raise virtual labs
-	.ci/tests -count=1 -p 1 -timeout 20m $(LABPKGS)
+	.ci/tests -count=1 -p 1 -timeout 30m $(LABPKGS)
 
 cross: ## the pushed binary on amd64 and arm64, the offline verbs on macOS
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/pcmlab
