@@ -212,6 +212,20 @@ func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.H
 	return list, mistakes
 }
 
+// CounterNames are what counters of handlers end with: their names, with a number behind the second of a name.
+func CounterNames(handlers []HandlerInfo) []string {
+	seen := map[string]int{}
+	var names []string
+	for _, h := range handlers {
+		name := h.Name
+		if seen[h.Name]++; seen[h.Name] > 1 {
+			name = fmt.Sprintf("%s_%d", h.Name, seen[h.Name])
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // HandlerMistake is a mistake of a rule.
 type HandlerMistake = nicbackends.HandlerMistake
 

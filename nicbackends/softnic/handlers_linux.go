@@ -49,20 +49,6 @@ func (s *server) setHandlers(list []HandlerSetting) error {
 	return errors.Join(err, failed)
 }
 
-// CounterNames are what counters of handlers end with: their names, with a number behind the second of a name.
-func CounterNames(handlers []HandlerInfo) []string {
-	seen := map[string]int{}
-	var names []string
-	for _, h := range handlers {
-		name := h.Name
-		if seen[h.Name]++; seen[h.Name] > 1 {
-			name = fmt.Sprintf("%s_%d", h.Name, seen[h.Name])
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
 // handlerStatus is what the handlers did so far. The loop calls it.
 func (s *server) handlerStatus() []HandlerStatus {
 	out := []HandlerStatus{}
