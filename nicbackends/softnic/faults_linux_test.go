@@ -30,11 +30,12 @@ func TestServe_leavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, c, nil) }()
-	waitFor(t, "the socket", func() bool { _, err := os.Stat(c.Socket); return err == nil })
-	d, err := Verbs{Dir: dir}.Open("softnic0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var d perftest.Device
+	waitFor(t, "the NIC", func() (ok bool) { // its socket is there a moment before it listens
+		var err error
+		d, err = Verbs{Dir: dir}.Open("softnic0")
+		return err == nil
+	})
 	q, err := d.CreateQP(perftest.QPOptions{BufferSize: 4096, GIDIndex: 1})
 	if err != nil {
 		t.Fatal(err)
