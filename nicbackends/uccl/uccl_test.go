@@ -24,22 +24,7 @@ const mtu = 4096
 
 // TestWrite_refusals: what the platform lacks is named, for each package of the library, and nothing is written.
 func TestWrite_refusals(t *testing.T) {
-	refused := []string{}
-	for _, name := range handlers.Names() {
-		dir := filepath.Join(t.TempDir(), name)
-		if _, err := Write(gluetest.Load(t, name, nil), dir); err != nil {
-			refused = append(refused, name)
-			if !strings.Contains(err.Error(), "platform uccl: control PROBE (PCM_CTRL_RTT_PROBE): it measures") {
-				t.Errorf("%s: %v", name, err)
-			}
-			if _, err := os.Stat(dir); err == nil {
-				t.Errorf("%s was refused and written", name)
-			}
-		}
-	}
-	if want := []string{"rtt_template"}; !slices.Equal(refused, want) {
-		t.Errorf("refused: %v, want %v", refused, want)
-	}
+	platform.Refuses(t, "rtt_template", "platform uccl: control PROBE (PCM_CTRL_RTT_PROBE): it measures")
 	marks := handlertest.Written(t, "marks", "algorithm: {name: marks}\nsignals:\n  - {name: ECN, type: PCM_SIG_ECN, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}\n",
 		"#include \"pcmh.h\"\n#include \"marks.h\"\nint algorithm_main()\n{\n\treturn PCM_SUCCESS;\n}\n")
 	if _, err := Write(marks, filepath.Join(t.TempDir(), "marks")); err == nil || !strings.Contains(err.Error(), "marks would never run") {

@@ -65,6 +65,27 @@ func (pl *Platform) Folder(t testing.TB, p *pcm.Package) string {
 	return dir
 }
 
+// Refuses holds that of the library exactly one package is refused, that its error names why, and that nothing of it is written.
+func (pl *Platform) Refuses(t *testing.T, only, why string) {
+	t.Helper()
+	refused := []string{}
+	for _, name := range handlers.Names() {
+		dir := filepath.Join(t.TempDir(), name)
+		if _, err := pl.Write(Load(t, name, nil), dir); err != nil {
+			refused = append(refused, name)
+			if !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Errorf("%s was refused and written", name)
+			}
+		}
+	}
+	if want := []string{only}; !slices.Equal(refused, want) {
+		t.Errorf("refused: %v, want %v", refused, want)
+	}
+}
+
 // CXX are the flags of C++ sources: the standard of both projects, and what finds mistakes.
 func (pl *Platform) CXX(include ...string) []string {
 	flags := []string{"-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer", "-I", pl.Include}
