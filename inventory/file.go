@@ -23,6 +23,7 @@ type fileLab struct {
 	Switches spec.Map[fileSwitch] `yaml:"switches" doc:"the switches, by name" keys:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
 	Links    []fileLink           `yaml:"links" doc:"the cables: which NIC is on which switch"`
 	Taps     spec.Map[fileTap]    `yaml:"taps" doc:"places where packets can be captured, by name" keys:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
+	RDCC     *fileRDCC            `yaml:"rdcc" doc:"the domain of receiver-driven credit control; absent: playbooks must give the port themselves"`
 }
 
 type fileVirtual struct {

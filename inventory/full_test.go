@@ -27,6 +27,7 @@ links:
   - {from: s1, to: s2}
 taps:
   t: {host: h1, iface: m0, switch: s1, ports: [h1, s2], direction: ingress}
+rdcc: {port: 50321, protection: filtered, dscp: {control: 48, unscheduled: 46, class0: 34, class1: 30, class2: 28, class3: 26, class4: 24, class5: 20, class6: 18, class7: 10}, crns: [192.0.2.250]}
 `
 
 // A field added to the types of lab.go must be read from the file and written back: a run's bundle holds what Marshal

@@ -20,6 +20,7 @@ type Lab struct {
 	Switches []*Switch
 	Links    []*Link
 	Taps     []*Tap
+	RDCC     *RDCC // nil: the lab file says nothing of credit control
 }
 
 // Virtual says how a lab of network namespaces is built.

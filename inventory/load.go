@@ -58,6 +58,7 @@ func build(file string, doc *spec.Doc, f *fileLab) (*Lab, error) {
 		}
 		b.lab.Taps = append(b.lab.Taps, tap)
 	}
+	b.lab.RDCC = b.rdcc(f.RDCC)
 	b.check()
 	if err := doc.Err(); err != nil {
 		return nil, err

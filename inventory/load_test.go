@@ -15,6 +15,7 @@ import (
 
 var compare = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmpopts.IgnoreFields(Lab{}, "File"),
 	cmpopts.IgnoreUnexported(HandlerRule{}),
 	cmpopts.EquateEmpty(),

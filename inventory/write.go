@@ -39,6 +39,7 @@ func toFile(l *Lab) *fileLab {
 		f.Taps = append(f.Taps, spec.Entry[fileTap]{Key: t.Name, Value: fileTap{Host: t.Host, Iface: t.Iface, Switch: t.Switch,
 			Ports: append(spec.OneOrMany[string](nil), t.Ports...), Direction: string(t.Direction)}})
 	}
+	f.RDCC = rdccFile(l.RDCC)
 	return f
 }
 
