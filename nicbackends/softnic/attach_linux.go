@@ -323,8 +323,8 @@ func (a *attachment) report(finished <-chan struct{}) {
 }
 
 func (a *attachment) destroy(q *attachedQP) error {
-	err := a.s.loop.do(func(time.Duration) {
-		q.q.Destroy()
+	err := a.s.loop.do(func(now time.Duration) {
+		q.q.Destroy(now)
 		a.s.nic.Deregister(q.region)
 		q.close()
 	})

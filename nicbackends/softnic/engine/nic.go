@@ -70,6 +70,7 @@ type NIC struct {
 	rules    []*ruleState     // none: DCQCN alone
 	keys     []inventory.Rule // of the rules
 	trace    func(*Call)      // nil: none
+	gate     Gate             // nil: none
 	in       qp.In
 	out      qp.Out
 }
@@ -214,7 +215,11 @@ func (n *NIC) Receive(now time.Duration, h *Header, b []byte) {
 	if op.IsRequest() {
 		c.RxDataPackets++
 	}
-	q.m.Receive(now, &n.in)
+	if n.gate != nil {
+		n.receiveGated(now, q, tos&ecnMask == ecnCE)
+	} else {
+		q.m.Receive(now, &n.in)
+	}
 	if q.policy != nil && op.IsAck() {
 		n.consult(now, q)
 	}
@@ -254,12 +259,18 @@ func (n *NIC) transmit(now time.Duration, q *QP, buf []byte, d *Datagram) bool {
 		return true
 	}
 	if q.m.DataReady(now) {
+		if n.gate != nil && q.m.Fresh() {
+			n.gate.Allow(now, q) // it may be held back now, which Next sees
+		}
 		q.m.Hold(n.port)
 	}
 	slot := q.m.Slot()
 	some := q.m.Next(now, &n.out)
 	if q.policy != nil && q.m.HasFeedback() { // a timeout
 		n.consult(now, q)
+	}
+	if n.gate != nil && q.m.State() == qp.Error {
+		n.gate.Gone(now, q)
 	}
 	if !some {
 		return false
@@ -276,7 +287,11 @@ func (n *NIC) transmit(now time.Duration, q *QP, buf []byte, d *Datagram) bool {
 		q.rp.Sent(now, n.out.WireLen())
 		q.m.SetRate(now, q.rp.Rate())
 	}
-	n.write(q, buf, d, q.tos)
+	tos := q.tos
+	if n.gate != nil {
+		tos = n.sendGated(now, q)
+	}
+	n.write(q, buf, d, tos)
 	return true
 }
 

@@ -108,9 +108,12 @@ func (n *NIC) CreateQP(o Options) (*QP, error) {
 	return q, nil
 }
 
-// Destroy removes the queue pair. Packets for it are dropped from now on.
-func (q *QP) Destroy() {
+// Destroy removes the queue pair at now. Packets for it are dropped from now on.
+func (q *QP) Destroy(now time.Duration) {
 	n := q.nic
+	if n.gate != nil {
+		n.gate.Gone(now, q)
+	}
 	if q.policy != nil {
 		q.policy.close()
 		q.policy = nil
@@ -137,6 +140,7 @@ func (q *QP) Connect(now time.Duration, remote [4]byte, qpn, psn uint32, sport u
 	if err := q.m.Connect(qpn&0xffffff, psn); err != nil {
 		return err
 	}
+	q.nic.watch(q)
 	return q.nic.equip(now, q)
 }
 
@@ -166,6 +170,9 @@ func (q *QP) Post(now time.Duration, w qp.WorkRequest) error {
 		return fmt.Errorf("post %v: %d bytes at %d: the buffer has %d", w.Op, w.Length, w.Local, len(q.local))
 	}
 	err := q.m.Post(now, w)
+	if g := q.nic.gate; g != nil && err == nil && q.m.State() == qp.Ready {
+		g.Posted(now, q, q.m.Posted()-1, w.Length)
+	}
 	q.nic.settle(q)
 	return err
 }

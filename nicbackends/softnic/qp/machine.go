@@ -26,7 +26,9 @@ type Machine struct {
 	window   int // packets sent and not acknowledged, at most
 	ackEvery int
 
-	rate  units.Rate
+	rate  units.Rate    // the smaller of the next two
+	own   units.Rate    // of its congestion control
+	cap   units.Rate    // 0: none
 	slot  time.Duration // virtual time of the next data packet
 	carry int64         // remainder of the last slot's division, in bit-nanoseconds
 }
@@ -36,7 +38,7 @@ func New(c Config, mem Memory, counters *Counters) (*Machine, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{c: c, mem: mem, n: counters, rate: c.Rate, window: c.Window, ackEvery: c.AckEvery}
+	m := &Machine{c: c, mem: mem, n: counters, rate: c.Rate, own: c.Rate, window: c.Window, ackEvery: c.AckEvery}
 	m.req.sq = newRing[wqe](c.SendDepth)
 	m.resp.rq = newRing[RecvRequest](c.RecvDepth)
 	m.done = newRing[Completion](c.SendDepth + c.RecvDepth)
@@ -64,10 +66,25 @@ func (m *Machine) MTU() int { return m.c.MTU }
 func (m *Machine) QPN() uint32  { return m.c.QPN }
 func (m *Machine) Peer() uint32 { return m.peer }
 
-// SetRate changes the sending rate at now. What is left of the wait for the next slot is stretched or shortened with
-// it, so that a queue pair that was slowed almost to a halt does not sit out its old gap.
+// SetRate changes the rate of the congestion control at now.
 func (m *Machine) SetRate(now time.Duration, r units.Rate) {
-	r = max(r, 1)
+	m.own = max(r, 1)
+	m.pace(now)
+}
+
+// SetCap bounds the sending rate besides, from now on; 0 takes the bound away.
+func (m *Machine) SetCap(now time.Duration, r units.Rate) {
+	m.cap = r
+	m.pace(now)
+}
+
+// pace brings the sending rate up to date. What is left of the wait for the next slot is stretched or shortened with
+// it, so that a queue pair that was slowed almost to a halt does not sit out its old gap.
+func (m *Machine) pace(now time.Duration) {
+	r := m.own
+	if m.cap > 0 {
+		r = min(r, m.cap)
+	}
 	if r == m.rate {
 		return
 	}
@@ -90,6 +107,36 @@ func (m *Machine) SetWindow(now time.Duration, packets int) {
 		m.slot = max(m.slot, now)
 	}
 }
+
+// Barrier holds back all of the work requests from number request on, but for the first upTo bytes of that one; numbers count
+// from 0 in the order of Post. What was sent once is not held back when it is sent again. NoBarrier lets all through.
+func (m *Machine) Barrier(now time.Duration, request uint64, upTo uint32) {
+	idle := !m.sendable(now)
+	m.req.barrier, m.req.through = request, upTo
+	if idle && m.sendable(now) {
+		m.slot = max(m.slot, now)
+	}
+}
+
+// NoBarrier is the number for Barrier that no work request has.
+const NoBarrier uint64 = noBarrier
+
+// Fresh reports that the next data packet is one that was not sent before, of a work request that the barrier is in front of.
+func (m *Machine) Fresh() bool {
+	return m.req.cur >= m.req.barrier && roce.PSNDiff(m.req.next, m.req.top) == 0
+}
+
+// Posted is the number of work requests taken so far, and Acknowledged of those among them that the peer has all of.
+func (m *Machine) Posted() uint64       { return m.req.sq.tail }
+func (m *Machine) Acknowledged() uint64 { return m.req.done }
+
+// Receiving is the message sequence number that this side will give to the message that it is receiving, or receives next (IBTA
+// 9.7.5.1.2 counts from 1), and Missing how many packets were found missing in the sequence so far.
+func (m *Machine) Receiving() uint32 { return (m.resp.msn + 1) & roce.PSNMask }
+func (m *Machine) Missing() uint64   { return m.resp.missing }
+
+// Abort moves to ERROR: the oldest work request ends with status, all others are flushed.
+func (m *Machine) Abort(status Status) { m.failHead(status, 0) }
 
 // Window is the present bound.
 func (m *Machine) Window() int { return m.window }
@@ -286,12 +333,12 @@ func (m *Machine) Deadline() (time.Duration, bool) {
 	}
 	if r.waiting {
 		earlier(r.rnrUntil)
-	} else if r.pending(m.window) {
+	} else if m.pending() {
 		earlier(m.slot)
 	}
 	return at, ok
 }
 
 func (m *Machine) sendable(now time.Duration) bool {
-	return m.state == Ready && !(m.req.waiting && now < m.req.rnrUntil) && m.req.pending(m.window)
+	return m.state == Ready && !(m.req.waiting && now < m.req.rnrUntil) && m.pending()
 }

@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"math"
 	"time"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
@@ -33,6 +34,10 @@ type requester struct {
 	rnr       int
 	waiting   bool // an RNR NAK's time runs
 	rnrUntil  time.Duration
+
+	barrier uint64 // the first work request that waits to be let through; noBarrier: none does
+	through uint32 // so many bytes of it may be sent
+	done    uint64 // work requests that were acknowledged: all before this number
 
 	watch    bool // fb is kept
 	fb       Feedback
@@ -69,6 +74,9 @@ func (m *Machine) TakeFeedback() (f Feedback, ok bool) {
 	return f, f != Feedback{}
 }
 
+// RoundTrip is a round trip that was measured since TakeFeedback was called; 0: none.
+func (m *Machine) RoundTrip() time.Duration { return m.req.fb.RTT }
+
 // HasFeedback says that TakeFeedback has something to give.
 func (m *Machine) HasFeedback() bool { return m.req.watch && m.req.fb != Feedback{} }
 
@@ -93,8 +101,12 @@ func (r *requester) answered(una uint32, now time.Duration) {
 	}
 }
 
+// noBarrier is a number that no work request reaches.
+const noBarrier = math.MaxUint64
+
 func (r *requester) start(psn uint32) {
 	r.una, r.next, r.top = psn&roce.PSNMask, psn&roce.PSNMask, psn&roce.PSNMask
+	r.barrier = noBarrier
 }
 
 func (r *requester) stop() {
@@ -103,9 +115,20 @@ func (r *requester) stop() {
 	r.next, r.una = r.top, r.top
 }
 
-// pending reports whether a packet is left to send within the window.
-func (r *requester) pending(window int) bool {
-	return r.cur < r.sq.tail && roce.PSNDiff(r.next, r.una) < window
+// pending reports whether a packet is left to send within the window and before the barrier.
+func (m *Machine) pending() bool {
+	r := &m.req
+	return r.cur < r.sq.tail && roce.PSNDiff(r.next, r.una) < m.window && (r.cur < r.barrier || m.letThrough())
+}
+
+// letThrough reports whether the packet at next, which lies at the barrier or behind it, may be sent: one that was sent
+// before may be.
+func (m *Machine) letThrough() bool {
+	r := &m.req
+	if roce.PSNDiff(r.next, r.top) < 0 {
+		return true
+	}
+	return r.cur == r.barrier && min((r.packet+1)*m.c.MTU, int(r.sq.at(r.cur).Length)) <= int(r.through)
 }
 
 // nextData builds the packet at next. The caller has checked pending.
@@ -120,7 +143,7 @@ func (m *Machine) nextData(now time.Duration, p *Out) {
 	length := min(m.c.MTU, int(w.Length)-offset)
 	first, last := r.packet == 0, r.packet == w.packets-1
 
-	*p = Out{Local: w.Local + uint64(offset), Length: length, Retransmit: again}
+	*p = Out{Request: r.cur, Local: w.Local + uint64(offset), Length: length, Retransmit: again}
 	p.BTH = roce.BTH{Opcode: opcode(w.Op, first, last), Pad: uint8(-length & 3), DestQP: m.peer, PSN: r.next, PKey: roce.DefaultPKey, MigReq: true}
 	if first && w.Op == Write {
 		p.RETH = roce.RETH{VA: w.RemoteVA, RKey: w.RKey, DMALen: w.Length}
@@ -135,9 +158,9 @@ func (m *Machine) nextData(now time.Duration, p *Out) {
 		r.packet = 0
 	}
 	// An acknowledgement is asked for at the end of each message, inside long ones, and where the window would
-	// otherwise close without an answer on its way.
+	// otherwise close, or the barrier stop it, without an answer on its way.
 	r.sinceAsk++
-	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window {
+	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window || r.cur >= r.barrier && !m.letThrough() {
 		p.BTH.AckReq = true
 		if !again {
 			r.asking(p.BTH.PSN, now)
@@ -247,6 +270,7 @@ func (m *Machine) advance(now time.Duration, una uint32) {
 		r.fb.Bytes += int(w.Length) - r.credited
 		r.credited = 0
 		r.sq.pop()
+		r.done = r.sq.head
 	}
 	if r.sq.len() > 0 {
 		if w := r.sq.at(r.sq.head); w.started {

@@ -7,8 +7,9 @@ type responder struct {
 	rq          ring[RecvRequest]
 	uncollected int
 
-	epsn uint32 // expected PSN
-	msn  uint32 // messages completed
+	epsn    uint32 // expected PSN
+	msn     uint32 // messages completed
+	missing uint64 // packets found missing
 
 	busy     bool // inside a message
 	op       Op
@@ -43,6 +44,7 @@ func (m *Machine) request(in *In) {
 		m.n.OutOfSequence++
 		if !r.nakSent {
 			r.nakSent = true
+			r.missing += uint64(d)
 			m.owe(roce.NakSyndrome(roce.NakSequence))
 		}
 		return

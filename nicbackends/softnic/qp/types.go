@@ -144,6 +144,7 @@ type Out struct {
 	BTH        roce.BTH
 	RETH       roce.RETH // when the opcode has one
 	AETH       roce.AETH
+	Request    uint64 // number of the work request, of a data packet
 	Local      uint64 // where the payload is
 	Length     int    // of the payload, without pad
 	Retransmit bool   // a PSN that was sent before

@@ -1,0 +1,355 @@
+package gate
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/units"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic/qp"
+	"github.com/pcmlab/pcmlab/rdcc"
+	"github.com/pcmlab/pcmlab/rdcc/sender"
+)
+
+// pair is the sending side of a queue pair.
+type pair struct {
+	q        *engine.QP
+	peer     *peer
+	base     uint64    // number of the first of requests
+	requests []request // in their order; those that the peer has acknowledged go
+	head     int       // the first that is not all sent
+	next     int       // the first that was not made a message yet
+	ahead    uint64    // octets of messages behind the head
+
+	wakeAt time.Duration // when more may be sent
+	waits  bool          // is among the waiting
+}
+
+// peer is what all queue pairs to one address share.
+type peer struct {
+	to      sender.Addr
+	pending int            // messages that are not at their end
+	full    map[*pair]bool // that wait for one of them to end
+}
+
+// request is a work request.
+type request struct {
+	length, sent uint32
+	ahead        bool // counts in the pair's
+	free         bool // goes without credit: it has no octets, or the peer does not speak RDCC
+	cut          bool // its segments were given up
+	short        bool // has credit, but not for a segment
+	dscp         int8 // of its packets, as of the newest; -1: the queue pair's
+	id           uint64
+}
+
+// place finds the work request of a message.
+type place struct {
+	p      *pair
+	number uint64
+}
+
+func (p *pair) at(number uint64) *request {
+	if number < p.base || number-p.base >= uint64(len(p.requests)) {
+		return nil
+	}
+	return &p.requests[number-p.base]
+}
+
+// Posted implements engine.Gate.
+func (g *Gate) Posted(now time.Duration, q *engine.QP, number uint64, length uint32) {
+	p := g.pairs[q]
+	if p == nil {
+		ip, _ := q.Remote()
+		to := netip.AddrPortFrom(netip.AddrFrom4(ip), g.c.Port)
+		if g.peers[to] == nil {
+			g.peers[to] = &peer{to: to, full: map[*pair]bool{}}
+		}
+		p = &pair{q: q, base: number, peer: g.peers[to]}
+		g.pairs[q] = p
+	}
+	p.trim()
+	p.requests = append(p.requests, request{length: length, free: length == 0, dscp: -1})
+	g.submit(now, p)
+	g.let(now, p)
+}
+
+// trim forgets requests that will never be sent again.
+func (p *pair) trim() {
+	n := min(p.head, int(p.q.Acknowledged()-min(p.q.Acknowledged(), p.base)))
+	if n == 0 {
+		return
+	}
+	p.requests = p.requests[n:]
+	p.base += uint64(n)
+	p.head -= n
+	p.next -= n
+}
+
+// submit makes messages of what was posted, as far as it is wise to ask for credit ahead.
+func (g *Gate) submit(now time.Duration, p *pair) {
+	for ; p.next < len(p.requests); p.next++ {
+		r := &p.requests[p.next]
+		if r.free {
+			continue
+		}
+		if p.next > p.head {
+			return
+		}
+		if p.peer.pending >= g.c.MaxPending {
+			p.peer.full[p] = true
+			return
+		}
+		number := p.base + uint64(p.next)
+		_, qpn := p.q.Remote()
+		m := g.c.Message
+		m.To, m.Length = p.peer.to, uint64(r.length)
+		m.SelfPaced = true // the queue pair holds the rate
+		if p.next > p.head {
+			m.Scheduled = true // behind others it would not start before its reservation ends
+		}
+		m.Binding = rdcc.BindingRoCEv2
+		// The responder counts messages from 1 (IBTA 9.7.5.1.2).
+		m.BindingValue = rdcc.RoCEBinding{DestQP: qpn, MSN: uint32(number+1) & 0xffffff, Messages: 1}.Value()
+		id, err := g.snd.Submit(now, m)
+		switch {
+		case errors.Is(err, sender.ErrWithout):
+			r.free = true
+			g.count.Without++
+			continue
+		case err != nil: // out of room: one of the others has to end
+			p.peer.full[p] = true
+			return
+		}
+		g.count.Requests++
+		r.id = id
+		g.byID[id] = place{p, number}
+		p.peer.pending++
+		if p.next > p.head {
+			r.ahead = true
+			p.ahead += uint64(r.length)
+		}
+	}
+}
+
+// aheadOf is how many octets may be asked for behind the message whose turn it is: enough that the receiver always knows
+// what comes next, and not so many that the last waits as long as the machine's patience.
+func (g *Gate) aheadOf(p *pair) uint64 {
+	if a, ok := g.snd.Association(p.peer.to); ok && a.Open {
+		return 2 * a.Backlog
+	}
+	return 0
+}
+
+// let sets the queue pair's barrier to what the message whose turn it is may transmit now.
+func (g *Gate) let(now time.Duration, p *pair) {
+	for i := p.head; i < len(p.requests); i++ {
+		r := &p.requests[i]
+		if r.free {
+			continue
+		}
+		number := p.base + uint64(i)
+		if i > p.head || r.id == 0 {
+			p.q.Barrier(now, number, 0, g.nic.Rate())
+			return
+		}
+		upTo, rate := g.snd.Allowance(now, r.id)
+		through := g.through(r, upTo)
+		p.q.Barrier(now, number, through, units.Rate(rate))
+		if at, ok := g.snd.Wait(now, r.id); ok && through < r.length {
+			g.wait(p, max(at, now+1))
+		}
+		return
+	}
+	p.q.NoBarrier(now)
+}
+
+// through is how far a message goes under credit up to an offset: in whole segments.
+func (g *Gate) through(r *request, upTo uint64) uint32 {
+	if upTo >= uint64(r.length) {
+		return r.length
+	}
+	segment := g.c.Message.Segment
+	if segment == 0 || r.cut {
+		return uint32(upTo)
+	}
+	n := max(upTo/segment*segment, uint64(r.sent))
+	switch {
+	case n > uint64(r.sent):
+		r.short = false
+	case upTo > uint64(r.sent):
+		r.short = true
+	case r.short: // what it had has ended; it would be so for ever
+		r.cut = true
+		g.count.SegmentsCut++
+	}
+	return uint32(n)
+}
+
+func (g *Gate) wait(p *pair, at time.Duration) {
+	p.wakeAt = at
+	if !p.waits {
+		p.waits = true
+		g.waiting = append(g.waiting, p)
+	}
+}
+
+func (g *Gate) unwait(p *pair) {
+	if p.waits {
+		p.waits = false
+		g.waiting = slices.DeleteFunc(g.waiting, func(o *pair) bool { return o == p })
+	}
+}
+
+// Allow implements engine.Gate.
+func (g *Gate) Allow(now time.Duration, q *engine.QP) {
+	if p := g.pairs[q]; p != nil {
+		g.let(now, p)
+	}
+}
+
+// Sent implements engine.Gate.
+func (g *Gate) Sent(now time.Duration, q *engine.QP, number uint64, length int, again bool, tos byte) byte {
+	p := g.pairs[q]
+	if p == nil {
+		return tos
+	}
+	r := p.at(number)
+	if r == nil {
+		return tos
+	}
+	if !again {
+		g.first(now, p, r, uint32(length))
+	}
+	if r.dscp >= 0 {
+		tos = byte(r.dscp)<<2 | tos&3
+	}
+	return tos
+}
+
+// first notes octets that leave for the first time.
+func (g *Gate) first(now time.Duration, p *pair, r *request, length uint32) {
+	r.sent += length
+	if r.id != 0 {
+		r.dscp = -1
+		if d, ok := g.snd.DSCP(r.id); ok { // before Transmitted: the state says which it is
+			r.dscp = int8(d)
+		}
+		g.snd.Transmitted(now, r.id, uint64(r.sent))
+	}
+	if r.sent < r.length {
+		return
+	}
+	g.unwait(p)
+	if p.head++; p.head < len(p.requests) {
+		if h := &p.requests[p.head]; h.ahead {
+			h.ahead = false
+			p.ahead -= uint64(h.length)
+		}
+	}
+	g.submit(now, p)
+	g.let(now, p)
+}
+
+// RoundTrip implements engine.Gate.
+func (g *Gate) RoundTrip(now time.Duration, q *engine.QP, rtt time.Duration) {
+	if p := g.pairs[q]; p != nil {
+		g.snd.RTTSample(now, p.peer.to, rtt)
+	}
+}
+
+// event takes what the sender machine says of a message.
+func (g *Gate) event(now time.Duration, e sender.Event) {
+	at, ok := g.byID[e.ID]
+	if !ok {
+		return
+	}
+	p := at.p
+	switch e.Kind {
+	case sender.EventAllowed, sender.EventStopped:
+		g.let(now, p)
+		return
+	case sender.EventExhausted: // the request stands
+		return
+	}
+	g.over(e.ID, p)
+	r := p.at(at.number)
+	if r == nil { // sent and acknowledged long ago
+		g.roomier(now, p.peer)
+		return
+	}
+	r.id = 0
+	switch e.Kind {
+	case sender.EventWithout:
+		r.free = true
+		g.count.Without++
+	case sender.EventDone:
+		r.free = true // if the receiver wants no more of it, the queue pair has to send it all the same
+	case sender.EventAborted:
+		if r.sent == r.length {
+			break
+		}
+		// It must not be sent, and a queue pair cannot leave a message out. Without progress it is as if the peer were
+		// not there.
+		status := qp.RemoteOperation
+		if e.GaveUp {
+			status = qp.RetryExceeded
+		}
+		g.count.Refused++
+		p.q.Abort(now, status)
+		g.Gone(now, p.q)
+		return
+	}
+	g.submit(now, p)
+	g.let(now, p)
+	g.roomier(now, p.peer)
+}
+
+// over forgets a message that is at its end.
+func (g *Gate) over(id uint64, p *pair) {
+	delete(g.byID, id)
+	p.peer.pending--
+}
+
+// roomier lets those ask that waited for a message of the peer to end.
+func (g *Gate) roomier(now time.Duration, o *peer) {
+	for p := range o.full {
+		if o.pending >= g.c.MaxPending {
+			return
+		}
+		delete(o.full, p)
+		g.submit(now, p)
+		g.let(now, p)
+	}
+}
+
+// Gone implements engine.Gate.
+func (g *Gate) Gone(now time.Duration, q *engine.QP) {
+	g.cancel(now, q)
+	ip, _ := q.Remote()
+	delete(g.inbound, route{netip.AddrFrom4(ip), q.QPN()})
+	g.step(now)
+}
+
+// cancel ends the messages of a queue pair that the peer may not have all of. It may be done with the others: MSG_DONE is on its
+// way.
+func (g *Gate) cancel(now time.Duration, q *engine.QP) {
+	p := g.pairs[q]
+	if p == nil {
+		return
+	}
+	delete(g.pairs, q)
+	delete(p.peer.full, p)
+	g.unwait(p)
+	for i := range p.requests {
+		r := &p.requests[i]
+		if r.id == 0 || p.base+uint64(i) < q.Acknowledged() {
+			continue
+		}
+		g.over(r.id, p)
+		_ = g.snd.Cancel(now, r.id) // unknown: it has ended, and its event waits
+	}
+	p.requests = nil
+}
