@@ -93,7 +93,7 @@ func newNICShow(e *env) *cobra.Command {
 				if output == "json" {
 					return writeJSON(e.stdout, s)
 				}
-				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "handler", "queue pairs")
+				t := e.newTable("device", "netdev", "address", "rate", "path MTU", "DCQCN", "RDCC", "handler", "queue pairs")
 				handler := "-"
 				for i, h := range s.Handlers {
 					if i == 0 {
@@ -107,7 +107,7 @@ func newNICShow(e *env) *cobra.Command {
 						handler += "\n"
 					}
 				}
-				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), handler, fmt.Sprint(s.QPCount))
+				t.row(s.Device, s.Netdev, s.IP.String(), units.Rate(s.RateBps).String(), fmt.Sprint(s.PathMTU), onOff(s.DCQCN), rdccState(s.RDCC), handler, fmt.Sprint(s.QPCount))
 				if err := t.print(); err != nil || len(s.QPs) == 0 {
 					return err
 				}
@@ -181,16 +181,31 @@ func newNICSet(e *env) *cobra.Command {
 	var device string
 	cmd := &cobra.Command{
 		Use:   "set KEY=VALUE...",
-		Short: "Change the running NIC: dcqcn=on|off, rate=RATE, handler=SHELL.so|none, diagnostic=on|off, lateness=reset",
+		Short: "Change the running NIC: dcqcn=on|off, rate=RATE, handler=SHELL.so|none, diagnostic=on|off, rdcc=on|off, lateness=reset",
 		Long: "Change the running NIC. handler=SHELL.so[,to=NETWORK][,dscp=N][,qp=N-M] may be given several times: the handlers decide for\n" +
 			"the queue pairs that they match, and the first that sets a control of one keeps it. They take the place of all before;\n" +
-			"handler=none takes them away. diagnostic=on keeps a log of their calls from now on, which 'pcmlab nic calls' writes.",
-		Example: "  pcmlab nic set dcqcn=off\n  pcmlab nic set handler=swift.so,to=192.0.2.0/24 handler=bbr.so",
-		Args:    cobra.MinimumNArgs(1),
+			"handler=none takes them away. diagnostic=on keeps a log of their calls from now on, which 'pcmlab nic calls' writes.\n\n" +
+			"rdcc=on makes all traffic obey receiver-driven credit control; rdcc.KEY=VALUE are the keys of docs/rdcc.md, in figures of\n" +
+			"hardware. The port and base_rtt have no default, and all hosts of a domain need the same port.",
+		Example: "  pcmlab nic set dcqcn=off\n  pcmlab nic set handler=swift.so,to=192.0.2.0/24 handler=bbr.so\n" +
+			"  pcmlab nic set rdcc=on rdcc.port=52001 rdcc.base_rtt=8us rdcc.G=2*BDP rdcc.protection=filtered",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var s softnic.Settings
+			rdcc, err := rdccSettings(args)
+			if err != nil {
+				return err
+			}
+			if s.RDCC = rdcc; rdcc != nil {
+				for _, w := range rdcc.Warnings() {
+					fmt.Fprintf(e.stderr, "warning: %v\n", w)
+				}
+			}
 			for _, a := range args {
 				key, value, _ := strings.Cut(a, "=")
+				if key == "rdcc" || strings.HasPrefix(key, "rdcc.") {
+					continue
+				}
 				switch key {
 				case "dcqcn":
 					on := value == "on"
@@ -229,7 +244,7 @@ func newNICSet(e *env) *cobra.Command {
 					}
 					s.ResetLateness = true
 				default:
-					return usagef("nic set %s: known keys are dcqcn, rate, handler, diagnostic and lateness", a)
+					return usagef("nic set %s: known keys are dcqcn, rate, handler, diagnostic, rdcc, rdcc.KEY and lateness", a)
 				}
 			}
 			if h := s.Handlers; h != nil && len(*h) == 1 && (*h)[0].Shell == inventory.NoHandler {

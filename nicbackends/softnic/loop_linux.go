@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pcmlab/pcmlab/capture/roce"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
 )
 
@@ -29,7 +30,8 @@ type loop struct {
 	out    [batchSize]mmsghdr
 	late   latenessHistogram
 	io     IOStats
-	drops  uint32 // as the socket last reported
+	drops  uint32    // as the socket last reported
+	rdcc   *rdccPort // nil: none
 
 	mu      sync.Mutex
 	queue   []func(now time.Duration)
@@ -157,7 +159,7 @@ func (l *loop) run(ctx context.Context) error {
 		from = l.ring.fd
 	}
 	w := newWaiter(from, l.wake)
-	readable, woken := true, true
+	r := ready{socket: true, wake: true}
 	var target time.Duration // what the last sleep was for; 0: nothing timed
 	for {
 		now := l.now()
@@ -165,26 +167,33 @@ func (l *loop) run(ctx context.Context) error {
 		if target > 0 && now >= target {
 			l.late.add(now - target)
 		}
-		if woken {
+		if r.wake {
 			l.commands(now)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		full := false
-		if readable {
+		if r.socket {
 			n, err := l.receive(now)
 			if err != nil {
 				return err
 			}
 			full = n == batchSize
 		}
+		fullRDCC, err := l.credit(r.rdcc)
+		if err != nil {
+			return err
+		}
 		more := l.transmit()
+		if l.rdcc != nil {
+			l.rdcc.flush(l)
+		}
 		l.completions()
 
 		target = 0
 		wait := time.Duration(-1)
-		if at, ok := l.nic.Deadline(); ok || more {
+		if at, ok := l.deadline(); ok || more {
 			t := l.now()
 			// A schedule finer than the quantum is served in steps of it; the engine's virtual time keeps the rate.
 			if at > 0 {
@@ -192,16 +201,54 @@ func (l *loop) run(ctx context.Context) error {
 			}
 			wait = max(target-t, 0)
 		}
-		if full || more {
+		if full || fullRDCC || more {
 			wait = 0
 		}
-		var err error
+		w.rdcc(l.rdccFD())
 		l.io.Syscalls++
-		if readable, woken, err = w.wait(wait); err != nil {
+		if r, err = w.wait(wait); err != nil {
 			return os.NewSyscallError("ppoll", err)
 		}
-		readable = readable || full
+		r.socket, r.rdcc = r.socket || full, r.rdcc || fullRDCC
 	}
+}
+
+// credit takes what has arrived at the RDCC port and answers it, before data is sent.
+func (l *loop) credit(readable bool) (more bool, err error) {
+	p := l.rdcc
+	if p == nil {
+		return false, nil
+	}
+	if readable {
+		if more, err = p.receive(l); err != nil {
+			return false, err
+		}
+	}
+	if p.gate == nil && l.now() >= p.until {
+		unix.Close(p.fd)
+		l.rdcc = nil
+		return false, nil
+	}
+	p.flush(l)
+	return more, nil
+}
+
+func (l *loop) rdccFD() int {
+	if l.rdcc == nil {
+		return -1
+	}
+	return l.rdcc.fd
+}
+
+// deadline is when there is something to do next.
+func (l *loop) deadline() (time.Duration, bool) {
+	at, ok := l.nic.Deadline()
+	if l.rdcc != nil {
+		if t, some := l.rdcc.deadline(); some && (!ok || t < at) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
 }
 
 func (l *loop) commands(now time.Duration) {
@@ -261,7 +308,7 @@ func (l *loop) transmit() (more bool) {
 	n := 0
 	var d engine.Datagram
 	for n < batchSize && l.nic.Transmit(now, l.tx.buffer(n), &d) {
-		l.tx.put(n, d.Dst, d.TOS, d.Len)
+		l.tx.put(n, d.Dst, roce.Port, d.TOS, d.Len)
 		l.txFrom[n], l.txAt[n] = d.QP.Tag.(*attachedQP).source, n
 		n++
 	}
@@ -321,6 +368,9 @@ func (l *loop) end() {
 	unix.Close(l.fd)
 	if l.ring != nil {
 		l.ring.close()
+	}
+	if l.rdcc != nil {
+		unix.Close(l.rdcc.fd)
 	}
 	close(l.done)
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
+	"github.com/pcmlab/pcmlab/nicbackends/softnic/gate"
 	"github.com/pcmlab/pcmlab/pcm/calls"
+	"github.com/pcmlab/pcmlab/rdcc/domain"
 )
 
 // The NIC's socket is a UNIX socket of type SEQPACKET: each message is one request, reply or event.
@@ -132,6 +134,10 @@ type Settings struct {
 	Handlers *[]HandlerSetting `json:"handlers,omitempty"`
 	// Diagnostic keeps a log of all invocations of handlers from now on, or throws it away.
 	Diagnostic *bool `json:"diagnostic,omitempty"`
+	// RDCC puts a gate in front of all queue pairs, so that they obey credit control, or another in its place; with Off it is
+	// taken away. Amounts and times are those of hardware; line rate, packet sizes and time scale are the NIC's own where they
+	// are left out, and base_rtt has to be said.
+	RDCC *domain.Config `json:"rdcc,omitempty"`
 	// ResetLateness starts the lateness histogram anew, so that a run is judged by its own samples.
 	ResetLateness bool `json:"reset_lateness,omitempty"`
 }
@@ -224,6 +230,7 @@ type Status struct {
 	Handler    *HandlerInfo    `json:"handler"`  // the first of Handlers; null: none
 	Handlers   []HandlerStatus `json:"handlers"` // in the order in which they are looked at
 	Diagnostic bool            `json:"diagnostic"`
+	RDCC       *RDCCStatus     `json:"rdcc"`     // null: off
 	Receiver   string          `json:"receiver"` // udp, packet
 	QPs        []QPStatus      `json:"qps"`      // at most maxShown
 	QPCount    int             `json:"qp_count"` // all
@@ -232,6 +239,12 @@ type Status struct {
 }
 
 const maxShown = 128
+
+// RDCCStatus is the gate of credit control.
+type RDCCStatus struct {
+	Config domain.Config `json:"config"`
+	gate.Status
+}
 
 // QPStatus is one queue pair.
 type QPStatus struct {

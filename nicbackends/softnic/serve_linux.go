@@ -43,6 +43,8 @@ type server struct {
 	load     Loader
 	handlers []HandlerStatus // the loop's, as are the calls
 	calls    *calls.Log      // nil: no diagnostic mode
+
+	rdccBefore map[string]uint64 // the loop's: counters of gates that were closed
 }
 
 // Serve runs a software NIC until ctx ends, and then returns nil. The NIC is ready when its socket accepts connections.
@@ -56,7 +58,7 @@ func Serve(ctx context.Context, c Config, load Loader) error {
 	if err != nil {
 		return fmt.Errorf("NIC: %w", err)
 	}
-	s := &server{c: c, conns: map[*net.UnixConn]bool{}, load: load}
+	s := &server{c: c, conns: map[*net.UnixConn]bool{}, load: load, rdccBefore: map[string]uint64{}}
 	if err := s.open(); err != nil {
 		return fmt.Errorf("NIC %s: %w", c.Device, err)
 	}
@@ -244,8 +246,8 @@ func (s *server) publishOften(ctx context.Context) {
 // counters gives all counters of one instant and publishes them, so that files and answer agree.
 func (s *server) counters() (map[string]uint64, error) {
 	var c engine.Counters
-	var own map[string]uint64
-	if err := s.loop.do(func(time.Duration) { c, own = s.loop.snapshot(), s.handlerCounters() }); err != nil {
+	var own, credit map[string]uint64
+	if err := s.loop.do(func(time.Duration) { c, own, credit = s.loop.snapshot(), s.handlerCounters(), s.rdccCounters() }); err != nil {
 		return nil, err
 	}
 	if err := s.publishThese(&c); err != nil {
@@ -253,6 +255,7 @@ func (s *server) counters() (map[string]uint64, error) {
 	}
 	m := counterMap(&c)
 	maps.Copy(m, own)
+	maps.Copy(m, credit)
 	return m, nil
 }
 
@@ -265,6 +268,7 @@ func (s *server) status() (Status, error) {
 		}
 		st.DCQCN, st.RateBps, st.QPCount = s.nic.DCQCN(), int64(s.nic.Rate()), s.nic.QPs()
 		st.LatenessNS, st.IO = s.loop.late.summary(), s.loop.io
+		st.RDCC = s.rdccStatus()
 		st.IO.WallNS, st.Receiver = int64(now), s.loop.receiver()
 		s.nic.Each(func(q *engine.QP) {
 			if len(st.QPs) == maxShown {
@@ -300,15 +304,23 @@ func (s *server) set(v Settings) error {
 			return err
 		}
 	}
-	return s.loop.do(func(now time.Duration) {
+	var failed error
+	err := s.loop.do(func(now time.Duration) {
 		if v.DCQCN != nil {
 			s.nic.SetDCQCN(now, *v.DCQCN)
 		}
 		if v.RateBps != nil {
 			s.nic.SetRate(now, units.Rate(*v.RateBps))
+			if p := s.loop.rdcc; p != nil && p.gate != nil {
+				p.gate.SetRate(now, *v.RateBps)
+			}
+		}
+		if v.RDCC != nil {
+			failed = s.setRDCC(now, *v.RDCC)
 		}
 		if v.ResetLateness {
 			s.loop.late = latenessHistogram{}
 		}
 	})
+	return errors.Join(err, failed)
 }

@@ -107,10 +107,10 @@ func (b *batch) message(i int, m *message) {
 }
 
 // put makes message i go to dst with the given TOS; its data is the first n bytes of buffer(i).
-func (b *batch) put(i int, dst [4]byte, tos byte, n int) {
+func (b *batch) put(i int, dst [4]byte, port uint16, tos byte, n int) {
 	name := &b.names[i]
 	name.Family = unix.AF_INET
-	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&name.Port))[:], roce.Port)
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&name.Port))[:], port)
 	name.Addr = dst
 	h := &b.hdrs[i].hdr
 	h.Namelen = unix.SizeofSockaddrInet4
@@ -192,14 +192,20 @@ func openSource(ip netip.Addr, priority int, local, remote uint32) (fd int, port
 }
 
 // waiter sleeps until a descriptor is readable or a time has come, to the nanosecond that the kernel's timers allow.
-type waiter struct{ fds [2]unix.PollFd }
+type waiter struct{ fds [3]unix.PollFd }
+
+// ready says which descriptors are readable.
+type ready struct{ socket, wake, rdcc bool }
 
 func newWaiter(socket, wake int) *waiter {
-	return &waiter{[2]unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}}
+	return &waiter{[3]unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}}
 }
 
+// rdcc is the descriptor of the RDCC port from now on; -1: none.
+func (w *waiter) rdcc(fd int) { w.fds[2].Fd = int32(fd) }
+
 // wait returns what is readable. A negative d waits for ever.
-func (w *waiter) wait(d time.Duration) (socket, wake bool, err error) {
+func (w *waiter) wait(d time.Duration) (r ready, err error) {
 	var ts *unix.Timespec
 	if d >= 0 {
 		t := unix.NsecToTimespec(int64(d))
@@ -207,10 +213,10 @@ func (w *waiter) wait(d time.Duration) (socket, wake bool, err error) {
 	}
 	n, err := unix.Ppoll(w.fds[:], ts, nil)
 	if err == unix.EINTR {
-		return false, false, nil
+		return ready{}, nil
 	}
 	if err != nil || n == 0 {
-		return false, false, err
+		return ready{}, err
 	}
-	return w.fds[0].Revents != 0, w.fds[1].Revents != 0, nil
+	return ready{w.fds[0].Revents != 0, w.fds[1].Revents != 0, w.fds[2].Revents != 0}, nil
 }

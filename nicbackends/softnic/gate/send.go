@@ -40,9 +40,9 @@ type request struct {
 	ahead        bool // counts in the pair's
 	free         bool // goes without credit: it has no octets, or the peer does not speak RDCC
 	cut          bool // its segments were given up
-	short        bool // has credit, but not for a segment
 	dscp         int8 // of its packets, as of the newest; -1: the queue pair's
 	id           uint64
+	short        time.Duration // since when it has credit but not for a segment; 0: not so
 }
 
 // place finds the work request of a message.
@@ -156,34 +156,38 @@ func (g *Gate) let(now time.Duration, p *pair) {
 			return
 		}
 		upTo, rate := g.snd.Allowance(now, r.id)
-		through := g.through(r, upTo)
+		through := g.through(now, r, upTo)
 		p.q.Barrier(now, number, through, units.Rate(rate))
 		if at, ok := g.snd.Wait(now, r.id); ok && through < r.length {
 			g.wait(p, max(at, now+1))
+		} else if r.short > 0 {
+			g.wait(p, r.short+g.patience)
 		}
 		return
 	}
 	p.q.NoBarrier(now)
 }
 
-// through is how far a message goes under credit up to an offset: in whole segments.
-func (g *Gate) through(r *request, upTo uint64) uint32 {
+// through is how far a message goes under credit up to an offset: in whole segments. Where credit for one does not come within
+// a lifetime it never would, since what there is ends; the message goes on by packets then.
+func (g *Gate) through(now time.Duration, r *request, upTo uint64) uint32 {
+	segment, sent := g.c.Message.Segment, uint64(r.sent)
 	if upTo >= uint64(r.length) {
 		return r.length
 	}
-	segment := g.c.Message.Segment
 	if segment == 0 || r.cut {
 		return uint32(upTo)
 	}
-	n := max(upTo/segment*segment, uint64(r.sent))
+	n := max(upTo/segment*segment, sent)
 	switch {
-	case n > uint64(r.sent):
-		r.short = false
-	case upTo > uint64(r.sent):
-		r.short = true
-	case r.short: // what it had has ended; it would be so for ever
-		r.cut = true
+	case n > sent:
+		r.short = 0
+	case upTo > sent && r.short == 0:
+		r.short = max(now, 1)
+	case r.short > 0 && now-r.short >= g.patience:
+		r.cut, r.short = true, 0
 		g.count.SegmentsCut++
+		return uint32(max(upTo, sent))
 	}
 	return uint32(n)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/dcqcn"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/engine"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic/qp"
-	"github.com/pcmlab/pcmlab/rdcc"
 	"github.com/pcmlab/pcmlab/rdcc/receiver"
 	"github.com/pcmlab/pcmlab/rdcc/sender"
 )
@@ -270,7 +269,7 @@ type flow struct {
 }
 
 func (w *world) connect(from, to, size int) *flow {
-	f := &flow{w: w, from: w.hosts[from], to: w.hosts[to], size: size, depth: 16}
+	f := &flow{w: w, from: w.hosts[from], to: w.hosts[to], size: size, depth: 4}
 	mem := make([]byte, max(size, 1))
 	o := engine.Options{PD: 1, Local: mem, Timeout: 8, RetryCount: 7, RNRRetry: 7, SendDepth: 128, RecvDepth: 128}
 	var err error
@@ -364,5 +363,3 @@ func jain(x []float64) float64 {
 	}
 	return sum * sum / (float64(len(x)) * squares)
 }
-
-var _ = rdcc.MaxClass
