@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/pcmlab/pcmlab/internal/process"
 )
 
 // testSweep has cells a, b, c... of one second each.
@@ -316,41 +318,6 @@ func TestLineDifference(t *testing.T) {
 	}
 }
 
-// A process number that was given away again is another process, and what ran on another machine or before a restart is not running here.
-func TestProcess_isTheSameOne(t *testing.T) {
-	me := ThisProcess()
-	if !me.Alive() || !me.Here() || me.Start == 0 {
-		t.Errorf("%+v is not alive", me)
-	}
-	for name, change := range map[string]func(*Process){
-		"start": func(p *Process) { p.Start++ }, "boot": func(p *Process) { p.Boot = "x" }, "pid": func(p *Process) { p.PID = 0 },
-	} {
-		other := me
-		if change(&other); other.Alive() {
-			t.Errorf("another %s: taken for this process", name)
-		}
-	}
-	dir := t.TempDir()
-	for _, c := range []struct {
-		change func(*Status)
-		want   LiveState
-	}{
-		{func(*Status) {}, LiveRunning},
-		{func(s *Status) { s.Process.Start++ }, LiveDied},
-		{func(s *Status) { s.Process.Host = "elsewhere" }, LiveElsewhere},
-		{func(s *Status) { s.State, s.Process.Start = LiveEnded, 0 }, LiveEnded},
-	} {
-		s := Status{State: LiveRunning, Process: me}
-		c.change(&s)
-		if err := s.Save(dir); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := LoadStatus(dir); err != nil || got.State != c.want {
-			t.Errorf("%v %v, want %s", got, err, c.want)
-		}
-	}
-}
-
 func TestStatus_remaining(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := Status{State: LiveRunning, TrialBegan: now.Add(-4 * time.Second), TrialNS: int64(10 * time.Second), AfterNS: int64(20 * time.Second)}
@@ -408,5 +375,28 @@ func TestSweep_summarise(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a/06"}, sum.LeftOut); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What ran on another machine, or whose process is gone, is not running here.
+func TestStatus_asksForItsProcess(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		change func(*Status)
+		want   LiveState
+	}{
+		{func(*Status) {}, LiveRunning},
+		{func(s *Status) { s.Process.Start++ }, LiveDied},
+		{func(s *Status) { s.Process.Host = "elsewhere" }, LiveElsewhere},
+		{func(s *Status) { s.State, s.Process.Start = LiveEnded, 0 }, LiveEnded},
+	} {
+		s := Status{State: LiveRunning, Process: process.This()}
+		c.change(&s)
+		if err := s.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := LoadStatus(dir); err != nil || got.State != c.want {
+			t.Errorf("%v %v, want %s", got, err, c.want)
+		}
 	}
 }

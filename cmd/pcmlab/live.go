@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/internal/process"
 )
 
 // live keeps status.json of a run or sweep that goes on. A status that cannot be written stops no measurement.
@@ -20,7 +21,7 @@ type live struct {
 
 func newLive(j *job, kind string, trials int) *live {
 	return &live{dir: j.dir, status: experiments.Status{Run: filepath.Base(j.dir), Kind: kind, Playbook: j.playbook.Name, Lab: j.lab.Name, State: experiments.LiveRunning,
-		Process: experiments.ThisProcess(), Began: time.Now().UTC(), Of: trials}}
+		Process: process.This(), Began: time.Now().UTC(), Of: trials}}
 }
 
 func (l *live) save() {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/internal/process"
 )
 
 // statusRow is a run or sweep in `status -o json`. Times are seconds; null: not known.
@@ -248,7 +249,7 @@ func newStopCommand(e *env) *cobra.Command {
 }
 
 // stopProcess interrupts a process once, or with now until it is gone, and waits for its end.
-func stopProcess(ctx context.Context, p experiments.Process, now bool, timeout time.Duration) error {
+func stopProcess(ctx context.Context, p process.ID, now bool, timeout time.Duration) error {
 	proc, err := os.FindProcess(p.PID) // holds the process itself where the system can: its number may be given away meanwhile
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/internal/process"
 )
 
 // TestOpen_newerVersion: an index that a newer pcmlab made is left as it is.
@@ -142,7 +143,7 @@ func TestRemove(t *testing.T) {
 	if err := errors.Join(os.Mkdir(between, 0o755), os.WriteFile(filepath.Join(between, experiments.SweepFile), []byte("{}"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	status := experiments.Status{State: experiments.LiveRunning, Process: experiments.ThisProcess()}
+	status := experiments.Status{State: experiments.LiveRunning, Process: process.This()}
 	if err := status.Save(between); err != nil {
 		t.Fatal(err)
 	}
