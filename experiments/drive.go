@@ -33,7 +33,7 @@ func (r *Runner) prepareTraffic(ctx context.Context) (*traffic, error) {
 		flows = append(flows, perftest.Flow{Name: pf.Name, Params: params,
 			Server: perftest.Endpoint{Host: r.hosts[pf.To], NIC: pf.toNIC}, Client: perftest.Endpoint{Host: r.hosts[pf.From], NIC: pf.fromNIC}})
 	}
-	session, err := perftest.NewSession(flows, perftest.SessionOptions{Run: r.ID, Owner: owner(), Slack: flowSlack, Pin: r.Lab.Virtual == nil,
+	session, err := perftest.NewSession(flows, perftest.SessionOptions{Run: r.ID, Owner: Owner(), Slack: flowSlack, Pin: r.Lab.Virtual == nil,
 		Ports: r.Playbook.Ports, Life: r.plan.Duration + 20*time.Minute})
 	if err != nil {
 		return nil, inputError(err)

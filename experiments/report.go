@@ -17,7 +17,8 @@ import (
 )
 
 // owner names whose run it is, for others who share the lab.
-func owner() string {
+// Owner is who starts a run, from where: user@machine. Others see it in what is locked.
+func Owner() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username

@@ -33,6 +33,7 @@ type Runner struct {
 	Sets     map[string]string // --set values, for the record
 	Trial    *Trial            // which part of a sweep this is; nil: none
 	Made     any               // how the lab was made, for the record (lab-made.json); nil: it was there
+	Wait     time.Duration     // how long others' locks and ports are waited for
 	Progress func(Event)       // called with each event as it happens; may be nil
 
 	plan     *Plan
@@ -114,6 +115,9 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 		return err
 	}
 	if err := r.dialAll(ctx); err != nil {
+		return err
+	}
+	if err := r.takeLocks(ctx); err != nil {
 		return err
 	}
 	if err := r.prepareHosts(ctx); err != nil {

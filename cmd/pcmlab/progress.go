@@ -71,6 +71,8 @@ func (v *progressView) event(ev experiments.Event) {
 	switch ev.Event {
 	case "host_reached":
 		v.e.log.Info("host reached", "host", ev.Host)
+	case "waiting":
+		v.step("waiting: %s", ev.Text)
 	case "capture_ready":
 		v.step("capture %s listens on %s", ev.Text, ev.Host)
 	case "traffic_ready":

@@ -36,6 +36,7 @@ type runOptions struct {
 	repeat int
 	seed   uint64
 	budget time.Duration
+	wait   time.Duration
 	resume string
 	force  bool
 	detach bool
@@ -54,6 +55,7 @@ func (o *runOptions) addFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&o.budget, "budget", 0, "begin no run of a sweep that would not end within this time")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on with the sweep in this folder: what is finished is not run again")
 	c.Flags().BoolVar(&o.force, "force", false, "with --resume: also when playbook, lab or provenance changed; it is recorded")
+	c.Flags().DurationVar(&o.wait, "wait", 0, "how long each run waits for hosts that others hold (pcmlab who)")
 	c.Flags().BoolVar(&o.detach, "detach", false, "go on in the background, and print the run's id and folder (pcmlab status, pcmlab stop)")
 	c.RegisterFlagCompletionFunc("inventory", completeFiles("yaml", "yml"))
 	o.ci.addFlags(c)
@@ -101,8 +103,8 @@ func (o *runOptions) check(args []string, use string) error {
 	if o.force && o.resume == "" {
 		errs = append(errs, usagef("--force belongs to --resume"))
 	}
-	if o.repeat < 0 || o.budget < 0 {
-		errs = append(errs, usagef("--repeat and --budget cannot be below 0"))
+	if o.repeat < 0 || o.budget < 0 || o.wait < 0 {
+		errs = append(errs, usagef("--repeat, --budget and --wait cannot be below 0"))
 	}
 	return errors.Join(append(errs, checkOutput(o.output, "table", "json"), o.ci.check())...)
 }
@@ -221,7 +223,7 @@ func (e *env) runOnce(ctx context.Context, o *runOptions, j *job) error {
 	overhead, basis := experiments.Overhead(experiments.FormerOverheads(filepath.Dir(j.dir), j.lab.Name))
 	l.begin(nil, 1, j.cells[0].Plan.Duration+overhead, 0, basis)
 	result, runErr := e.launch(ctx, launch{playbook: j.cells[0].Playbook, lab: j.cells[0].Lab, out: filepath.Dir(j.dir), folder: j.id, id: j.id,
-		sets: j.sets, seed: j.playbook.Seed, keep: o.keep, step: show.step, event: func(ev experiments.Event) { show.event(ev); l.event(ev) }})
+		sets: j.sets, seed: j.playbook.Seed, keep: o.keep, wait: o.wait, step: show.step, event: func(ev experiments.Event) { show.event(ev); l.event(ev) }})
 	show.stop()
 	l.end(ctx, result, runErr)
 	if result == nil {
@@ -248,6 +250,7 @@ type launch struct {
 	sets        []experiments.Param
 	seed        uint64 // of what the lab draws
 	keep        bool
+	wait        time.Duration // for locks of others
 	step        func(format string, a ...any)
 	event       func(experiments.Event)
 }
@@ -272,7 +275,7 @@ func (e *env) launch(ctx context.Context, l launch) (result *experiments.Result,
 		sets[s.Key] = s.Value
 	}
 	r := &experiments.Runner{Playbook: l.playbook, Lab: raised, Backends: backends(), Switches: map[string]experiments.SwitchKind{"fabric": experiments.SoftwareSwitch{}},
-		Dial: pool.Host, Out: l.out, Folder: l.folder, ID: pool.Run(), Command: os.Args, Sets: sets, Seed: l.seed, Trial: l.trial, Made: made, Progress: l.event}
+		Dial: pool.Host, Out: l.out, Folder: l.folder, ID: pool.Run(), Command: os.Args, Sets: sets, Seed: l.seed, Trial: l.trial, Made: made, Wait: l.wait, Progress: l.event}
 	return r.Run(ctx)
 }
 

@@ -237,7 +237,7 @@ func (e *env) resume(j *job) error {
 func (e *env) trial(ctx context.Context, o *runOptions, j *job, cell *experiments.Cell, t experiments.Trial, show *sweepView, l *live) error {
 	sets := append(append([]experiments.Param{}, j.sets...), cell.Params...)
 	result, err := e.launch(ctx, launch{playbook: cell.Playbook, lab: cell.Lab, out: filepath.Join(j.dir, t.Cell), folder: t.Name(), id: experiments.NewRunID(cell.Playbook.Name, time.Now()),
-		trial: &t, sets: sets, seed: j.sweep.LabSeed(cell.Playbook.Seed, t),
+		trial: &t, sets: sets, seed: j.sweep.LabSeed(cell.Playbook.Seed, t), wait: o.wait,
 		step: show.step, event: func(ev experiments.Event) { show.event(ev); l.event(ev) }})
 	if result != nil {
 		e.noteRun(ctx, filepath.Dir(j.dir), o.store, result.Dir)

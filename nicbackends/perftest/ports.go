@@ -132,6 +132,55 @@ for p in "$@"; do [ -s "$p" ] && read -r r rest < "$p" && [ "$r" = "$run" ] && m
 [ -n "$mine" ] && rm -f $mine
 exit 0`
 
+// listScript prints the claims that have not lapsed: "held PORT RUN EXPIRES OWNER". Argument: now.
+const listScript = portsDir + `now=$1
+for p in [0-9]*; do
+	[ -s "$p" ] || continue
+	read -r r e o < "$p"
+	[ "${e:-0}" -gt "$now" ] && echo "held $p $r $e $o"
+done
+exit 0`
+
+// ListPorts is who holds TCP ports of a host, for those who share the account.
+func ListPorts(ctx context.Context, h remote.Host) ([]PortHolder, error) {
+	const step = "list TCP ports"
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", listScript, "sh", epoch(time.Now())}, Step: step})
+	if err != nil {
+		return nil, err
+	}
+	if res.Code != 0 {
+		return nil, fmt.Errorf("host %s: %s: exit status %d (stderr: %q)", h.Name(), step, res.Code, strings.TrimSpace(string(res.Stderr)))
+	}
+	var out []PortHolder
+	for line := range strings.Lines(string(res.Stdout)) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		port, err := strconv.Atoi(f[1])
+		if err != nil {
+			return nil, fmt.Errorf("host %s: %s: answer %q not understood", h.Name(), step, line)
+		}
+		out = append(out, heldPort(port, f))
+	}
+	return out, nil
+}
+
+// heldPort reads a line "held PORT RUN EXPIRES OWNER".
+func heldPort(port int, f []string) PortHolder {
+	held := PortHolder{Port: port, Run: "unknown", Owner: "unknown"}
+	if len(f) >= 4 {
+		held.Run = f[2]
+		if sec, err := strconv.ParseInt(f[3], 10, 64); err == nil {
+			held.Expires = time.Unix(sec, 0)
+		}
+	}
+	if len(f) >= 5 {
+		held.Owner = f[4]
+	}
+	return held
+}
+
 // ClaimPorts takes ports on a host for a run: all of them or none. What cannot be had is a *PortsError that names who
 // holds what.
 func ClaimPorts(ctx context.Context, h remote.Host, c PortClaim) (*PortLease, error) {
@@ -182,17 +231,7 @@ func ClaimPorts(ctx context.Context, h remote.Host, c PortClaim) (*PortLease, er
 		case "got":
 			lease.Ports = append(lease.Ports, port)
 		case "held":
-			held := PortHolder{Port: port, Run: "unknown", Owner: "unknown"}
-			if len(f) >= 4 {
-				held.Run = f[2]
-				if sec, err := strconv.ParseInt(f[3], 10, 64); err == nil {
-					held.Expires = time.Unix(sec, 0)
-				}
-			}
-			if len(f) >= 5 {
-				held.Owner = f[4]
-			}
-			fail.Held = append(fail.Held, held)
+			fail.Held = append(fail.Held, heldPort(port, f))
 		case "busy":
 			fail.Held = append(fail.Held, PortHolder{Port: port})
 		}

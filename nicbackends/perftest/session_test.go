@@ -178,6 +178,9 @@ func TestSession_secondRunIsToldWhoHoldsThePorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if held, err := ListPorts(ctx, r); err != nil || len(held) != 16 || held[0].Port != first.Ports[0] || held[0].Run != "run-a" || held[0].Owner != "alice@desk" || time.Until(held[0].Expires) > time.Hour {
+		t.Errorf("16 claims are listed as %+v, %v", held, err)
+	}
 	_, err = ClaimPorts(ctx, r, PortClaim{Run: "run-b", Owner: "bob@desk", Range: block, Count: 16})
 	var ports *PortsError
 	if !errors.As(err, &ports) || ports.Need != 16 || ports.Free != 4 || len(ports.Held) != 16 {
