@@ -33,6 +33,7 @@ type Cmd struct {
 	Env      []string // KEY=VALUE
 	Dir      string
 	Sudo     bool          // under sudo -n
+	Plain    bool          // without a guard, and nothing is pushed: for what only reads, and ends with its input or by itself
 	Deadline time.Duration // for the whole command; 0 means 30 s
 	Hold     bool          // Start only: exec waits for Release (a barrier across hosts)
 	MaxOut   int           // bytes kept per stream in Result; 0 means 1 MiB. The stream is drained all the same

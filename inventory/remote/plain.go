@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +54,15 @@ func (h *sshHost) startPlain(ctx context.Context, c Cmd) (*plainProcess, error) 
 	p := &plainProcess{h: h, cmd: c, s: s, done: make(chan struct{}), stop: make(chan string, 1), stdout: newSink(c.MaxOut, c.Stdout), stderr: newSink(c.MaxOut, c.Stderr)}
 	run, cancel := context.WithTimeoutCause(context.Background(), c.Deadline, fmt.Errorf("%w: not done within %v", ErrDeadline, c.Deadline))
 	run, p.end = context.WithCancelCause(run)
-	s.Stdin = c.Stdin
+	var in io.WriteCloser
+	if c.Stdin != nil {
+		if in, err = s.StdinPipe(); err != nil {
+			cancel()
+			p.end(nil)
+			s.Close()
+			return nil, fault(Infrastructure, "", "%w", err)
+		}
+	}
 	s.Stdout, s.Stderr = sinkWriter{run, p.stdout}, sinkWriter{run, p.stderr}
 	p.res.Started = time.Now()
 	if err := s.Session.Start(line); err != nil {
@@ -63,6 +72,14 @@ func (h *sshHost) startPlain(ctx context.Context, c Cmd) (*plainProcess, error) 
 		p.stdout.finish(run)
 		p.stderr.finish(run)
 		return nil, fault(Infrastructure, "", "%w", err)
+	}
+	if in != nil {
+		// Not the session's own copy, which Wait would wait for, and not in the wait group: nothing can interrupt the
+		// caller's Read. It ends with that.
+		go func() {
+			io.Copy(in, c.Stdin)
+			in.Close()
+		}()
 	}
 	h.pool.wg.Go(func() {
 		defer cancel()

@@ -150,7 +150,14 @@ func (h *sshHost) start(ctx context.Context, c Cmd) (Process, error) {
 	if c.MaxOut == 0 {
 		c.MaxOut = defaultMaxOut
 	}
-	bin, err := h.binary(ctx)
+	if c.Plain && c.Args[0] == "pcmlab" {
+		return nil, fault(Usage, "", "a plain command pushes nothing, and so cannot be pcmlab")
+	}
+	var bin string
+	err := errNoBinary
+	if !c.Plain {
+		bin, err = h.binary(ctx)
+	}
 	if err != nil && !errors.Is(err, errNoBinary) {
 		return nil, err
 	}
