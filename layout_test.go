@@ -37,6 +37,9 @@ var exceptions = []struct{ from, to, reason string }{
 	{"nicbackends/softnic", "nicbackends/perftest", "the software NIC's client is what the traffic tool runs on"},
 	{"nicbackends/softnic", "nicbackends/cpu", "the software NIC runs the CPU's shells"},
 	{"nicbackends/htsim", "nicbackends/cpu", "the simulator runs the CPU's shells, behind glue"},
+	{"nicbackends/facts", "nicbackends/perftest", "GID tables are read in one place"},
+	{"nicbackends/check", "nicbackends/facts", "what is checked is what was read"},
+	{"nicbackends/check", "nicbackends/perftest", "the tool's ports and its own probe"},
 	{"nicbackends/uccl", "nicbackends/cpu", "the transport runs the CPU's shells, behind glue"},
 }
 
