@@ -4,23 +4,22 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pcmlab/pcmlab/internal/build"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
+	"github.com/pcmlab/pcmlab/nicbackends/facts"
 )
 
 // Provenance is what the results of a sweep depend on besides its inputs: the build of pcmlab, this machine, and of hosts that are there
 // already what they are.
-func Provenance(ctx context.Context, hosts map[string]remote.Host) (map[string]string, error) {
+func Provenance(ctx context.Context, lab *inventory.Lab, hosts map[string]remote.Host) (map[string]string, error) {
 	b := build.Version()
 	out := map[string]string{"pcmlab.version": b.Version, "pcmlab.commit": b.Commit, "pcmlab.dirty": fmt.Sprint(b.Dirty), "pcmlab.go": b.Go,
 		"here.kernel": readLine("/proc/sys/kernel/osrelease"), "here.cpu": modelName(), "here.hostname": hostname()}
@@ -29,20 +28,13 @@ func Provenance(ctx context.Context, hosts map[string]remote.Host) (map[string]s
 	}
 	var errs []error
 	for name, h := range hosts {
-		f, err := readFacts(ctx, h, "")
+		f, err := facts.Read(ctx, h, facts.Of(lab, name))
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		facts := map[string]string{}
-		data, err := json.Marshal(f)
-		if err = errors.Join(err, json.Unmarshal(data, &facts)); err != nil {
-			return nil, err
-		}
-		for k, v := range facts {
-			if !slices.Contains(everyTime, k) {
-				out["host."+name+"."+k] = v
-			}
+		for k, v := range f.Flat() {
+			out["host."+name+"."+k] = v
 		}
 	}
 	return out, errors.Join(errs...)

@@ -15,6 +15,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/facts"
 )
 
 // Runner drives one run of a playbook on a lab. It sees hosts through Dial alone, so it cannot tell a virtual host from
@@ -237,7 +238,7 @@ func (r *Runner) dialAll(ctx context.Context) error {
 // prepareHosts makes the run's own folder on each host, which a lease removes again when the run ends or its owner is
 // lost, and records what each host is.
 func (r *Runner) prepareHosts(ctx context.Context) error {
-	facts := make([]Facts, len(r.plan.Hosts))
+	found := make([]Facts, len(r.plan.Hosts))
 	dirs := make([]string, len(r.plan.Hosts))
 	leases := make([]remote.Process, len(r.plan.Hosts))
 	g, gctx := errgroup.WithContext(ctx)
@@ -256,7 +257,12 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			facts[i], err = readFacts(gctx, h, dirs[i])
+			if err := mustRun(gctx, h, "make the run's folder", "mkdir", "-p", dirs[i]); err != nil {
+				return err
+			}
+			q := facts.Of(r.Lab, ph.Name)
+			q.Run = r.ID
+			found[i], err = facts.Read(gctx, h, q)
 			return err
 		})
 	}
@@ -277,7 +283,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	}
 	for i, ph := range r.plan.Hosts {
 		r.dirs[ph.Name] = dirs[i]
-		if err := r.bundle.WriteJSON("hosts/"+ph.Name+"/facts.json", facts[i]); err != nil {
+		if err := r.bundle.WriteJSON("hosts/"+ph.Name+"/facts.json", found[i]); err != nil {
 			return err
 		}
 	}

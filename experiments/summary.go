@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -317,17 +316,12 @@ func (s *Summary) provenance(dir string, plan *Plan) {
 		if err != nil {
 			continue
 		}
-		facts := map[string]any{}
+		var facts Facts
 		if json.Unmarshal(data, &facts) != nil {
 			continue
 		}
-		for k, v := range facts {
-			if !slices.Contains(everyTime, k) {
-				s.Provenance["host."+h.Name+"."+k] = fmt.Sprint(v)
-			}
+		for k, v := range facts.Flat() {
+			s.Provenance["host."+h.Name+"."+k] = v
 		}
 	}
 }
-
-// everyTime are facts that differ between any two runs.
-var everyTime = []string{"clock_ns", "boot_id"}

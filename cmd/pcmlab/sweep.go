@@ -37,7 +37,7 @@ func (e *env) layOut(ctx context.Context, o *runOptions, j *job, playbook, lab s
 			}
 		}
 	}
-	provenance, err := experiments.Provenance(ctx, hosts)
+	provenance, err := experiments.Provenance(ctx, j.lab, hosts)
 	if err != nil {
 		return err
 	}

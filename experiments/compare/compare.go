@@ -277,11 +277,28 @@ func (r *Report) provenance() {
 		}
 	}
 	for k, v := range values {
-		if !slices.Equal(v[0], v[1]) {
+		if !slices.Equal(v[0], v[1]) && !notAsked(values, k) {
 			r.Provenance = append(r.Provenance, ProvenanceDiff{k, v[0], v[1]})
 		}
 	}
 	slices.SortFunc(r.Provenance, func(a, b ProvenanceDiff) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// notAsked says that one side knows nothing of a fact because its version of pcmlab did not ask the host for it: the host
+// is known there, and the user, whom later versions always know, is not.
+func notAsked(values map[string]*[2][]string, key string) bool {
+	rest, ok := strings.CutPrefix(key, "host.")
+	host, _, _ := strings.Cut(rest, ".")
+	kernel, user := values["host."+host+".kernel"], values["host."+host+".user"]
+	if !ok || kernel == nil || user == nil {
+		return false
+	}
+	for side := range 2 {
+		if len(values[key][side]) == 0 && len(kernel[side]) > 0 && len(user[side]) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unused warns of thresholds that name no score of these runs: a mistyped phase would otherwise be a check that never fails.

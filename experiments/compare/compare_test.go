@@ -297,6 +297,27 @@ func TestProvenance_whatDiffers(t *testing.T) {
 	}
 }
 
+// TestProvenance_ofEarlierVersions: hosts were asked for less once; what nobody asked for did not change.
+func TestProvenance_ofEarlierVersions(t *testing.T) {
+	x := map[string][]float64{"goodput()": around(100e6, 1e5, 5)}
+	before, after := runsOf("b", 5, x), runsOf("a", 5, x)
+	for i := range before.Runs {
+		before.Runs[i].Provenance = map[string]string{"host.h1.kernel": "6.1"}
+		after.Runs[i].Provenance = map[string]string{"host.h1.kernel": "6.2", "host.h1.user": "lab (1000)", "host.h1.nic.mlx5_0.mtu": "4200"}
+	}
+	want := []ProvenanceDiff{{"host.h1.kernel", []string{"6.1"}, []string{"6.2"}}}
+	if diff := cmp.Diff(want, Compare([]Group{before}, []Group{after}, Options{}).Provenance); diff != "" {
+		t.Errorf("provenance (-want +got):\n%s", diff)
+	}
+	for i := range before.Runs {
+		before.Runs[i].Provenance["host.h1.user"] = "lab (1000)"
+	}
+	want = append(want, ProvenanceDiff{"host.h1.nic.mlx5_0.mtu", []string{}, []string{"4200"}})
+	if diff := cmp.Diff(want, Compare([]Group{before}, []Group{after}, Options{}).Provenance); diff != "" {
+		t.Errorf("of one version (-want +got):\n%s", diff)
+	}
+}
+
 func TestNumber(t *testing.T) {
 	for want, got := range map[string]string{
 		"4.123 Mb/s": Number(4123456, "bit/s"), "-1.5 Gb/s": Number(-1.5e9, "bit/s"), "12 bit/s": Number(12, "bit/s"), "1.235ms": Number(1234567, "ns"),

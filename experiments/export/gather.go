@@ -80,7 +80,12 @@ func (f *found) file(file string) error {
 		if err := readJSON(dir, name, &facts); err != nil {
 			return err
 		}
-		f.hosts[facts.Hostname] = true
+		f.hosts[string(facts.Hostname)] = true
+		user, _, _ := strings.Cut(string(facts.User), " (")
+		f.users[user] = true
+		for _, l := range facts.Leftovers {
+			f.users[l.Owner] = true
+		}
 	}
 	switch path.Ext(name) {
 	case ".pcapng", ".pcap", ".html":
