@@ -7,10 +7,10 @@ import (
 func newRDCCCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rdcc",
-		Short: "Receiver-driven credit control: its datagrams",
+		Short: "Receiver-driven credit control: endpoints, messages and datagrams",
 		Long: "Receiver-Driven Credit Control (RDCC) lets a receiver bound the octets that all senders may have in flight toward it.\n" +
 			"docs/rdcc.md says what it is and what is here.",
 	}
-	cmd.AddCommand(newRDCCDecodeCommand(e))
+	cmd.AddCommand(newRDCCEndpointCommand(e), newRDCCSendCommand(e), newRDCCRecvCommand(e), newRDCCDecodeCommand(e))
 	return cmd
 }

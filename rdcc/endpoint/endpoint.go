@@ -344,3 +344,6 @@ func (e *Endpoint) Receiver() *receiver.Receiver { return e.receiver }
 
 // Sender is the sender's machine.
 func (e *Endpoint) Sender() *sender.Machine { return e.sender }
+
+// Stats are the endpoint's own counts, for functions that Do and Call run.
+func (e *Endpoint) Stats() Stats { return e.stats }

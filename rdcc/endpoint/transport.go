@@ -130,23 +130,25 @@ type Sink interface {
 
 // Result says what became of a message. What was not measured is nil.
 type Result struct {
-	Err           error
-	To            netip.AddrPort
-	Octets        uint64
-	Elapsed       time.Duration // from Send to the receiver's MSG_DONE
-	Waited        time.Duration // of it without credit
-	Unscheduled   uint64        // octets that needed none
-	Transmitted   uint64
-	Retransmitted *uint64 // octets
-	CE            *uint64 // packets that arrived marked
-	RTT           *time.Duration
+	Err           error          `json:"-"`
+	To            netip.AddrPort `json:"to"`
+	Octets        uint64         `json:"octets"`
+	Elapsed       time.Duration  `json:"elapsed_ns"`  // from Send to the receiver's MSG_DONE
+	Waited        time.Duration  `json:"waited_ns"`   // of it without credit
+	Unscheduled   uint64         `json:"unscheduled"` // octets that needed none
+	Transmitted   uint64         `json:"transmitted"`
+	Retransmitted *uint64        `json:"retransmitted"` // octets
+	CE            *uint64        `json:"ce_packets"`    // packets that arrived marked
+	RTT           *time.Duration `json:"rtt_ns"`        // the least
 }
 
 // Progress is how far a message is.
 type Progress struct {
-	Transmitted, Length uint64
-	Elapsed, Waited     time.Duration
-	State               string
+	Transmitted uint64        `json:"transmitted"`
+	Length      uint64        `json:"length"`
+	Elapsed     time.Duration `json:"elapsed_ns"`
+	Waited      time.Duration `json:"waited_ns"`
+	State       string        `json:"state"`
 }
 
 // Descriptive is a transport whose sockets the endpoint's wait includes.

@@ -121,6 +121,9 @@ type early struct {
 	at   time.Duration
 }
 
+// Counters are the transport's, for those who tell them.
+func (t *Transport) Counters() any { return t.Counts }
+
 // New checks the options.
 func New(o Options) (*Transport, error) {
 	def := func(v *int, to int) {
