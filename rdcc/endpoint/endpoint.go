@@ -51,6 +51,8 @@ var (
 	ErrRefused = errors.New("the receiver refuses the association")
 	ErrGaveUp  = errors.New("no progress for too long, given up")
 	ErrClosed  = errors.New("the endpoint has ended")
+	// ErrCancelled is a message that its own application has given up.
+	ErrCancelled = errors.New("cancelled")
 )
 
 // AbortedError is a message that the other side ended.
@@ -269,6 +271,7 @@ func (e *Endpoint) Progress(m *Outgoing) (p Progress, ok bool) {
 func (e *Endpoint) Cancel(m *Outgoing) {
 	e.Call(func(now time.Duration) {
 		if e.outgoing[m.ID] == m {
+			m.track.aborted = ErrCancelled
 			_ = e.sender.Cancel(now, m.ID)
 			e.after(now)
 		}

@@ -37,6 +37,7 @@ func (e *Endpoint) submit(now time.Duration, m *Outgoing) error {
 	}
 	m.track = track{began: now, since: now, waiting: true}
 	m.result = Result{To: m.To}
+	m.Scheduled = m.Scheduled || !e.o.Domain.MayUnschedule()
 	value, err := t.Bind(now, m)
 	if err != nil {
 		return err

@@ -173,20 +173,25 @@ func (e *Endpoint) answers(poll func([]byte) (receiver.Out, bool)) {
 		if !ok {
 			return
 		}
-		e.put(out.To, len(out.Data))
+		e.put(out.To, len(out.Data), e.localFor(out.To))
 	}
 }
 
-func (e *Endpoint) put(to netip.AddrPort, n int) {
-	local := e.askedAt
-	if to != e.asked {
-		local = netip.Addr{}
-		if len(e.locals) > 0 {
-			local = e.locals[to]
-		}
-	}
+func (e *Endpoint) put(to netip.AddrPort, n int, local netip.Addr) {
 	e.stats.Sent++
 	e.socket.Put(n, to, local, -1)
+}
+
+// localFor is the address from which a receiver's answers go: that to which its peer wrote, since the peer takes them from
+// no other. A sender's own messages go from the one that the system chooses, always the same.
+func (e *Endpoint) localFor(peer netip.AddrPort) netip.Addr {
+	switch {
+	case peer == e.asked:
+		return e.askedAt
+	case len(e.locals) > 0:
+		return e.locals[peer]
+	}
+	return netip.Addr{}
 }
 
 // after lets everything see what an input has brought: datagrams to send, events, and what follows of those.
@@ -203,7 +208,7 @@ func (e *Endpoint) after(now time.Duration) {
 		if e.sender != nil {
 			// Requests leave before the data that they announce.
 			for out, ok := e.sender.Poll(e.socket.Next()); ok; out, ok = e.sender.Poll(e.socket.Next()) {
-				e.put(out.To, len(out.Data))
+				e.put(out.To, len(out.Data), netip.Addr{})
 			}
 			for ev, ok := e.sender.Event(); ok; ev, ok = e.sender.Event() {
 				busy = true
@@ -341,7 +346,8 @@ func (e *Endpoint) goodbye() {
 	e.closing = true
 	e.commands(now)
 	if e.sender != nil {
-		for id := range e.outgoing {
+		for id, m := range e.outgoing {
+			m.track.aborted = ErrClosed
 			_ = e.sender.Cancel(now, id)
 		}
 	}
