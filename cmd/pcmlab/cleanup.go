@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pcmlab/pcmlab/experiments"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/guard"
 	"github.com/pcmlab/pcmlab/inventory/vlab"
@@ -30,8 +31,9 @@ func newCleanupCommand(e *env) *cobra.Command {
 		Use:   "cleanup [--run ID|--all-mine] [-i LAB]",
 		Short: "Stop and remove what a run that died left behind, here and on a lab's hosts",
 		Long: "Guards clean up by themselves within ten seconds after a run dies. This stops those that are still at work, removes\n" +
-			"their records, and takes down virtual labs that lost their owner or parts of themselves. Only things of your own are\n" +
-			"touched, and only by their run id: nothing is found by name. Without --run or --all-mine it lists what it would do.",
+			"their records, puts back settings that a run changed on hosts of -i, and takes down virtual labs that lost their owner\n" +
+			"or parts of themselves. Only things of your own are touched, and only by their run id: nothing is found by name.\n" +
+			"Without --run or --all-mine it lists what it would do.",
 		Example: "  pcmlab cleanup\n  pcmlab cleanup --run 20261129-120000.000-incast-3to1\n  pcmlab cleanup --all-mine -i labs/testbed.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -161,6 +163,8 @@ func (e *env) cleanHosts(ctx context.Context, lab, run string, mine, dry bool) (
 				c.Host = host.Name
 				perHost[i] = append(perHost[i], c)
 			}
+			settings, err := cleanKnobs(ctx, h, host, run, experiments.Owner(), dry || run == "" && !mine)
+			perHost[i], errs[i] = append(perHost[i], settings...), err
 		}()
 	}
 	for range l.Hosts {

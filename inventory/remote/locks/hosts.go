@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,48 +176,12 @@ func holdOne(ctx context.Context, w Want) (remote.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := &firstLine{seen: make(chan struct{})}
-	p, err := w.Host.Start(ctx, remote.Cmd{Args: []string{"pcmlab", "locks", "hold", string(data)}, Step: step, Stdout: watch,
-		Deadline: max(time.Until(w.Lock.Expires), time.Second), MaxOut: 8 << 20})
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-watch.seen:
-		return p, nil
-	case <-p.Done():
-		res, err := p.Wait(ctx)
-		if err == nil {
-			err = failure(w.Host, step, res)
-		}
-		if err == nil {
+	p, ended, err := remote.StartReady(ctx, w.Host, remote.Cmd{Args: []string{"pcmlab", "locks", "hold", string(data)}, Step: step,
+		Deadline: max(time.Until(w.Lock.Expires), time.Second), MaxOut: 8 << 20}, Ready)
+	if err == nil && ended != nil {
+		if err = failure(w.Host, step, *ended); err == nil {
 			err = &remote.Error{Host: w.Host.Name(), Step: step, Err: errors.New("ended without holding it")}
 		}
-		return nil, err
-	case <-ctx.Done():
-		return p, ctx.Err()
 	}
-}
-
-// firstLine closes seen when the first line is Ready.
-type firstLine struct {
-	mu   sync.Mutex
-	buf  []byte
-	seen chan struct{}
-	done bool
-}
-
-func (f *firstLine) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.done {
-		f.buf = append(f.buf, b...)
-		if line, _, ok := bytes.Cut(f.buf, []byte("\n")); ok {
-			f.done, f.buf = true, nil
-			if string(line) == Ready {
-				close(f.seen)
-			}
-		}
-	}
-	return len(b), nil
+	return p, err
 }

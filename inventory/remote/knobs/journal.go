@@ -1,0 +1,124 @@
+package knobs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/process"
+)
+
+// Journal is what a host remembers of a run's changes until they are put back.
+type Journal struct {
+	Run    string     `json:"run"`
+	Owner  string     `json:"owner"` // user@machine of the orchestrator
+	Began  time.Time  `json:"began"`
+	Holder process.ID `json:"holder"` // the process of this host whose end is the end of the changes
+	Steps  []Step     `json:"steps"`
+
+	file string
+}
+
+// Step is one change. After is nil until the change was made and read back.
+type Step struct {
+	Knob   Knob    `json:"knob"`
+	Before string  `json:"before"`
+	After  *string `json:"after"`
+}
+
+// Dir is where this host keeps journals: where they outlive a reboot.
+func Dir() string {
+	if dir := os.Getenv("PCMLAB_KNOBS_DIR"); dir != "" {
+		return dir
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/pcmlab/knobs"
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), "pcmlab-knobs")
+	}
+	return filepath.Join(cache, "pcmlab", "knobs")
+}
+
+// journalFile is one a run and host: virtual hosts of one machine share its disk.
+func journalFile(dir, run string) string {
+	host, _ := os.Hostname()
+	return filepath.Join(dir, url.PathEscape(run)+"@"+url.PathEscape(host)+".json")
+}
+
+// save replaces the file at once and waits until it is on disk: the change that it announces comes after.
+func (j *Journal) save() error {
+	data, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(j.file)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(data, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), j.file); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// load reads the journal of a run; fs.ErrNotExist: it has none here.
+func load(dir, run string) (*Journal, error) { return read(journalFile(dir, run)) }
+
+func read(file string) (*Journal, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{file: file}
+	if err := json.Unmarshal(data, j); err != nil {
+		return nil, fmt.Errorf("%s: %w (it says what a run changed on this host)", file, err)
+	}
+	return j, nil
+}
+
+// List is the journals of this host whose changes are not put back, those of runs that go on among them.
+func List(dir string) ([]*Journal, error) {
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	var all []*Journal
+	var errs []error
+	for _, e := range files {
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), "@"+url.PathEscape(host)+".json") {
+			continue
+		}
+		j, err := read(filepath.Join(dir, e.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			all = append(all, j)
+		}
+	}
+	return all, errors.Join(errs...)
+}

@@ -1,0 +1,135 @@
+package knobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Knob is one setting: a file, a queueing discipline, or commands.
+type Knob struct {
+	// File has one value: all of it, or the word in brackets where the kernel lists what can be chosen.
+	File  string `json:"file,omitempty"`
+	Value string `json:"value,omitempty"`
+
+	// TC replaces the root queueing discipline of a network interface: "netem loss 1%".
+	Dev string `json:"dev,omitempty"`
+	TC  string `json:"tc,omitempty"`
+
+	// Show prints the state and changes nothing; Do changes it; Undo changes it back.
+	Show []string `json:"show,omitempty"`
+	Do   []string `json:"do,omitempty"`
+	Undo []string `json:"undo,omitempty"`
+}
+
+// String names the knob in errors and lists.
+func (k Knob) String() string {
+	switch {
+	case k.File != "":
+		return k.File
+	case k.Dev != "":
+		return "root qdisc of " + k.Dev
+	}
+	return strings.Join(k.Do, " ")
+}
+
+// Validate says everything that is wrong with a knob's description.
+func (k Knob) Validate() error {
+	var errs []error
+	kinds := 0
+	for _, is := range []bool{k.File != "", k.Dev != "" || k.TC != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
+		if is {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		errs = append(errs, errors.New("need one of file and value, dev and tc, or show, do and undo"))
+	}
+	if k.File != "" && (!strings.HasPrefix(k.File, "/") || strings.Contains(k.File, "\x00")) {
+		errs = append(errs, fmt.Errorf("file %q: need an absolute path", k.File))
+	}
+	if (k.File == "") != (k.Value == "") {
+		errs = append(errs, errors.New("file and value belong together"))
+	}
+	if strings.Contains(k.Value, "\n") {
+		errs = append(errs, fmt.Errorf("value %q: need one line", k.Value))
+	}
+	if (k.Dev == "") != (strings.TrimSpace(k.TC) == "") {
+		errs = append(errs, errors.New("dev and tc belong together"))
+	}
+	if n := len(k.Show) + len(k.Do) + len(k.Undo); n > 0 && (len(k.Show) == 0 || len(k.Do) == 0 || len(k.Undo) == 0) {
+		errs = append(errs, errors.New("show, do and undo belong together: without show nobody can tell whether undo has worked"))
+	}
+	return errors.Join(errs...)
+}
+
+// settled is the knob as commands and files alone: what is run on the host. before is what Show says now.
+func (k Knob) settled(before string) (Knob, error) {
+	if k.Dev == "" {
+		return k, nil
+	}
+	// The kernel's own choice comes back when the root is deleted; a discipline that somebody made does not.
+	if root, made := madeRoot(before); made {
+		return k, fmt.Errorf("%s has %q, which somebody made and which deleting ours would not bring back: remove it first, or give show, do and undo", k.Dev, root)
+	}
+	k.Do = append([]string{"tc", "qdisc", "replace", "dev", k.Dev, "root"}, strings.Fields(k.TC)...)
+	k.Undo = []string{"tc", "qdisc", "del", "dev", k.Dev, "root"}
+	return k, nil
+}
+
+// madeRoot finds the root discipline in what `tc qdisc show` prints, and whether it was made by hand: the kernel's own
+// choice has handle 0.
+func madeRoot(show string) (root string, made bool) {
+	for line := range strings.Lines(show) {
+		f := strings.Fields(line)
+		if len(f) >= 4 && f[0] == "qdisc" && f[3] == "root" {
+			return strings.TrimSpace(line), f[2] != "0:"
+		}
+	}
+	return "", false
+}
+
+// show is the command that prints the state; nil for files.
+func (k Knob) show() []string {
+	if k.Dev != "" {
+		return []string{"tc", "qdisc", "show", "dev", k.Dev}
+	}
+	return k.Show
+}
+
+// chosen is the value in a file's content: the word in brackets of a list, otherwise all of it.
+func chosen(content string) string {
+	content = strings.TrimSpace(content)
+	var in []string
+	words := strings.Fields(content)
+	for _, w := range words {
+		if len(w) > 2 && w[0] == '[' && w[len(w)-1] == ']' {
+			in = append(in, w[1:len(w)-1])
+		}
+	}
+	if len(in) == 1 && len(words) > 1 && !strings.Contains(content, "\n") {
+		return in[0]
+	}
+	return content
+}
+
+// byHand is the command that a person types to put the knob back.
+func (k Knob) byHand(before string) string {
+	if k.File != "" {
+		return fmt.Sprintf("echo %s | sudo tee %s", quote(before), quote(k.File))
+	}
+	words := make([]string, len(k.Undo))
+	for i, w := range k.Undo {
+		words[i] = quote(w)
+	}
+	return "sudo " + strings.Join(words, " ")
+}
+
+func quote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-:=%+,@", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,68 @@
+package knobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Ready is what `pcmlab knobs hold` prints when everything is changed.
+const Ready = "changed"
+
+// order is what hold is asked for.
+type order struct {
+	Run   string `json:"run"`
+	Owner string `json:"owner"`
+	Knobs []Knob `json:"knobs"`
+}
+
+// Main is `pcmlab knobs ...` on a host, which Hold, Left and Restore of another machine start:
+//
+//	hold ORDER   makes changes, prints Ready, and waits for its end; the guard runs restore then
+//	restore RUN  puts back what a run changed; nothing to do is no mistake
+//	left         prints the journals of runs that go on no more, as JSON
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // where tc is, and an account that is not root does not look
+	if err := serve(ctx, Dir(), args, stdout); err != nil {
+		// One line: a guard keeps the last one of what a restore said.
+		fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return 3
+	}
+	return 0
+}
+
+func serve(ctx context.Context, dir string, args []string, stdout io.Writer) error {
+	switch {
+	case len(args) == 1 && args[0] == "left":
+		found, err := List(dir)
+		found = slices.DeleteFunc(found, func(j *Journal) bool { return j.Holder.Alive() })
+		return errors.Join(json.NewEncoder(stdout).Encode(append([]*Journal{}, found...)), err)
+	case len(args) == 2 && args[0] == "restore":
+		j, err := load(dir, args[1])
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		}
+		return j.Restore(ctx)
+	case len(args) == 2 && args[0] == "hold":
+		var o order
+		if err := json.Unmarshal([]byte(args[1]), &o); err != nil {
+			return fmt.Errorf("knobs hold: %w", err)
+		}
+		if _, err := Apply(ctx, dir, o.Run, o.Owner, o.Knobs); err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, Ready)
+		<-ctx.Done()
+		return nil
+	}
+	return fmt.Errorf("knobs %q: want hold ORDER, restore RUN or left", args)
+}
