@@ -58,18 +58,10 @@ func lab(t *testing.T) (dial func(run string) remote.Host, knob string) {
 
 func is(t *testing.T, knob, want string) {
 	t.Helper()
-	var got string
-	for range 200 { // a guard may be at work
+	remotetest.WaitFor(t, 20*time.Second, "the knob to be "+want, func() bool { // a guard may be at work
 		data, err := os.ReadFile(knob)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got = strings.TrimSpace(string(data)); got == want {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("the knob is %q, want %q", got, want)
+		return err == nil && strings.TrimSpace(string(data)) == want
+	})
 }
 
 func runID(t *testing.T) string { return fmt.Sprintf("test-%d", time.Now().UnixNano()) }
