@@ -26,6 +26,7 @@ type Plan struct {
 	Phases   []PlannedPhase   `json:"phases"`
 	Checks   []PlannedCheck   `json:"checks"`
 	Handlers []PlannedHandler `json:"handlers"`
+	Settings []PlannedSetting `json:"settings,omitempty"`
 	Notes    []string         `json:"notes"`
 	Duration time.Duration    `json:"duration_ns"` // of all phases
 	// Bottleneck is the link into the receiver that all flows share, as built; "" and 0 when there is none to name.
@@ -102,6 +103,7 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 			listed(ph.Start), listed(ph.Stop), listed(ph.Flows)})
 		plan.Duration += ph.For
 	}
+	b.settings()
 	b.bottleneck()
 	caps, backendErr := b.capabilities(backends)
 	if backendErr == nil {

@@ -27,6 +27,7 @@ type Playbook struct {
 	Ports      perftest.PortRange // pool of each receiver
 	Handler    string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
 	Diagnostic bool               // every invocation of a handler is logged
+	Setup      []Setting          // changed before, put back after
 	Flows      []Flow
 	Phases     []Phase
 	Trims      Trims
@@ -159,6 +160,7 @@ func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
 		}
 	}
 	p.buildTraffic(f)
+	p.buildSetup(f)
 	p.buildFlows(f, hosts)
 	p.buildPhases(f)
 	p.checkTool(f)

@@ -121,6 +121,12 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err := r.takeLocks(ctx); err != nil {
 		return err
 	}
+	if err := r.leftovers(ctx); err != nil {
+		return err
+	}
+	if err := r.changeSettings(ctx); err != nil {
+		return err
+	}
 	if err := r.prepareHosts(ctx); err != nil {
 		return err
 	}

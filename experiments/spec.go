@@ -17,6 +17,7 @@ type playbookFile struct {
 	Diag     bool                             `yaml:"diagnostic" doc:"every invocation of a handler is logged and plotted"`
 	Flows    spec.Map[flowSpec]               `yaml:"flows,required" keys:"[a-z0-9][a-z0-9_-]*" minitems:"1" doc:"the flows by name"`
 	Phases   []phaseSpec                      `yaml:"phases,required" minitems:"1" doc:"what starts and stops when"`
+	Setup    []setupSpec                      `yaml:"setup" doc:"settings of hosts that are changed for the run and put back, in order"`
 	Measure  measureSpec                      `yaml:"measure" doc:"how phases are measured"`
 	Captures []captureSpec                    `yaml:"captures" doc:"taps of the lab that are captured during the run"`
 	Expect   []expectSpec                     `yaml:"expect" doc:"what must hold"`

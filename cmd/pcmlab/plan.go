@@ -66,6 +66,22 @@ func (e *env) printPlan(p *experiments.Plan) error {
 	if err := t.print(); err != nil {
 		return err
 	}
+	if len(p.Settings) > 0 {
+		t = e.newTable("setting of", "is changed, and put back", "to")
+		for _, s := range p.Settings {
+			to := s.Knob.Value
+			if to == "" {
+				to = s.Knob.TC
+			}
+			if to == "" {
+				to = "-"
+			}
+			t.row(s.Host, s.Knob.String(), to)
+		}
+		if err := t.print(); err != nil {
+			return err
+		}
+	}
 	t = e.newTable("phase", "starts", "lasts", "flows", "measured")
 	for _, ph := range p.Phases {
 		t.row(ph.Name, ph.Begin.String(), ph.For.String(), strings.Join(ph.Flows, " "),

@@ -32,13 +32,10 @@ type Step struct {
 	After  *string `json:"after"`
 }
 
-// Dir is where this host keeps journals: where they outlive a reboot.
+// Dir is where this host keeps journals: where they outlive a reboot, and each virtual host has its own.
 func Dir() string {
 	if dir := os.Getenv("PCMLAB_KNOBS_DIR"); dir != "" {
 		return dir
-	}
-	if os.Geteuid() == 0 {
-		return "/var/lib/pcmlab/knobs"
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {

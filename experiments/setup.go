@@ -1,0 +1,121 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pcmlab/pcmlab/internal/spec"
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs"
+)
+
+// setupSpec is one setting of a host that a run changes and puts back.
+type setupSpec struct {
+	Host  string                      `yaml:"host,required" doc:"host of the lab"`
+	File  string                      `yaml:"file" example:"/sys/class/net/eth0/mtu" doc:"file of one value, of the kernel or another; with value"`
+	Value spec.Scalar                 `yaml:"value" doc:"what is written to file, and must be read back"`
+	Dev   string                      `yaml:"dev" example:"p_r1" doc:"network interface; with tc"`
+	TC    string                      `yaml:"tc" example:"netem loss 1%" doc:"queueing discipline that becomes the root of dev, as tc takes it"`
+	Show  spec.OneOrMany[spec.Scalar] `yaml:"show" doc:"command, in words, that shows a setting and changes nothing; with do and undo"`
+	Do    spec.OneOrMany[spec.Scalar] `yaml:"do" doc:"command that changes it"`
+	Undo  spec.OneOrMany[spec.Scalar] `yaml:"undo" doc:"command that changes it back: show must then show what it did before"`
+}
+
+// Setting is a setting of a host that a run changes and puts back.
+type Setting struct {
+	Host string
+	Knob knobs.Knob
+}
+
+func (s setupSpec) knob() knobs.Knob {
+	words := func(list []spec.Scalar) (out []string) {
+		for _, w := range list {
+			out = append(out, string(w))
+		}
+		return out
+	}
+	return knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: s.TC, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo)}
+}
+
+func (p *Playbook) buildSetup(f *playbookFile) {
+	for i, s := range f.Setup {
+		k := s.knob()
+		if err := k.Validate(); err != nil {
+			p.doc.Errorf(spec.P("setup", i), "", "setting %d: %v", i+1, err)
+		}
+		p.Setup = append(p.Setup, Setting{s.Host, k})
+	}
+}
+
+// PlannedSetting is one setting as it is changed.
+type PlannedSetting struct {
+	Host string     `json:"host"`
+	Knob knobs.Knob `json:"knob"`
+	Sudo bool       `json:"sudo"`
+}
+
+// settings plans the settings. Hosts that the lab does not have are mistakes.
+func (b *planner) settings() {
+	for i, s := range b.p.Setup {
+		h := b.lab.Host(s.Host)
+		if h == nil {
+			b.doc.Errorf(spec.P("setup", i, "host"), spec.Suggest(s.Host, b.hostNames()), "no host %q in lab %q", s.Host, b.lab.Name)
+			continue
+		}
+		b.takePart(s.Host, "setting")
+		b.Settings = append(b.Settings, PlannedSetting{s.Host, s.Knob, h.Sudo})
+	}
+}
+
+// settingSlack is how much longer than its phases a run may keep settings changed.
+const settingSlack = 20 * time.Minute
+
+// leftovers looks for what earlier runs changed on this run's hosts and nobody put back: figures would be those of their
+// settings.
+func (r *Runner) leftovers(ctx context.Context) error {
+	errs := make([]error, len(r.plan.Hosts))
+	var wg sync.WaitGroup
+	for i, ph := range r.plan.Hosts {
+		wg.Go(func() {
+			left, err := knobs.Left(ctx, r.hosts[ph.Name], r.Lab.Host(ph.Name).Sudo)
+			errs[i] = err
+			for _, j := range left {
+				for _, s := range j.Steps {
+					errs[i] = errors.Join(errs[i], fmt.Errorf("host %s: %v was changed by run %s of %s and not put back: pcmlab cleanup --run %s -i %s", ph.Name, s.Knob, j.Run, j.Owner, j.Run, r.Lab.File))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// changeSettings makes the changes of the playbook, in its order on each host.
+func (r *Runner) changeSettings(ctx context.Context) error {
+	lists := map[string][]knobs.Knob{}
+	for _, s := range r.plan.Settings {
+		lists[s.Host] = append(lists[s.Host], s.Knob)
+	}
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	for host, list := range lists {
+		wg.Go(func() {
+			held, err := knobs.Hold(ctx, r.hosts[host], r.ID, Owner(), r.Lab.Host(host).Sudo, r.plan.Duration+settingSlack, list)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			r.onUndo("put the settings of "+host+" back", held.Release)
+			for _, k := range list {
+				r.event(Event{Event: "setting_changed", Host: host, Text: k.String()})
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
