@@ -38,7 +38,6 @@ type Gate struct {
 	inbound  map[route]*inbound
 	routes   map[messageKey]route  // of announced messages
 	assocs   map[uint32]netip.Addr // of senders, by Association ID
-	earlyFor time.Duration         // data waits so long for its request
 	patience time.Duration         // credit waits so long for the rest of a segment
 
 	count Counters
@@ -73,9 +72,7 @@ func New(now time.Duration, nic *engine.NIC, c Config) (*Gate, error) {
 	if g.rcv, err = receiver.New(c.Receiver); err != nil {
 		return nil, err
 	}
-	p := g.rcv.Params()
-	g.patience = max(p.Lifetime, 1)
-	g.earlyFor = p.Jitter + p.Lifetime + 2*max(c.Receiver.Fabric.DMax, c.Receiver.Fabric.BaseRTT)
+	g.patience = max(g.rcv.Params().Lifetime, 1)
 	nic.SetGate(now, g)
 	return g, nil
 }

@@ -40,11 +40,11 @@ type early struct {
 	msn         uint32
 	octets      uint64
 	packets, ce uint32
-	since       time.Duration
 }
 
-// maxEarly is how many such messages a queue pair remembers. Peers without RDCC announce none, ever.
-const maxEarly = 16
+// maxEarly is how many such messages a queue pair remembers: the newest, however old they are, since a number tells whose they
+// are and a request that was lost again and again comes late. Peers without RDCC announce none, ever.
+const maxEarly = 64
 
 const msnMask = 0xffffff
 
@@ -79,7 +79,7 @@ func (g *Gate) Arrived(now time.Duration, q *engine.QP, a engine.Arrival) {
 	if n == maxEarly {
 		in.early = in.early[:copy(in.early, in.early[1:])]
 	}
-	in.early = append(in.early, early{a.MSN, a.Octets, 1, ce, now})
+	in.early = append(in.early, early{a.MSN, a.Octets, 1, ce})
 }
 
 // hear takes what the receiver machine says.
@@ -139,8 +139,8 @@ func (g *Gate) announce(now time.Duration, e receiver.Event) {
 	in.messages = slices.Insert(in.messages, i, m)
 	var came early
 	in.early = slices.DeleteFunc(in.early, func(x early) bool {
-		if !m.has(x.msn) || now-x.since > g.earlyFor {
-			return now-x.since > g.earlyFor
+		if !m.has(x.msn) {
+			return false
 		}
 		came.octets, came.packets, came.ce = came.octets+x.octets, came.packets+x.packets, came.ce+x.ce
 		return true

@@ -31,8 +31,13 @@ type pair struct {
 type peer struct {
 	to      sender.Addr
 	pending int            // messages that are not at their end
+	refused time.Duration  // until when it is not asked again
 	full    map[*pair]bool // that wait for one of them to end
 }
+
+// refusedFor is how long a peer that refused, or never answered, is not asked again: each time costs a millisecond times the time
+// scale at least, in which the queue pair waits.
+const refusedFor = 5 * time.Second
 
 // request is a work request.
 type request struct {
@@ -93,6 +98,11 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 	for ; p.next < len(p.requests); p.next++ {
 		r := &p.requests[p.next]
 		if r.free {
+			continue
+		}
+		if now < p.peer.refused {
+			r.free = true
+			g.count.Without++
 			continue
 		}
 		if p.next > p.head {
@@ -288,6 +298,7 @@ func (g *Gate) event(now time.Duration, e sender.Event) {
 	switch e.Kind {
 	case sender.EventWithout:
 		r.free = true
+		p.peer.refused = now + refusedFor
 		g.count.Without++
 	case sender.EventDone:
 		r.free = true // if the receiver wants no more of it, the queue pair has to send it all the same

@@ -49,12 +49,13 @@ type world struct {
 }
 
 type host struct {
-	w    *world
-	i    int
-	ip   netip.Addr
-	nic  *engine.NIC
-	gate *Gate // nil: off
-	buf  [mtu + 64]byte
+	w      *world
+	i      int
+	ip     netip.Addr
+	nic    *engine.NIC
+	gate   *Gate // nil: off
+	closed bool  // in good order: it refuses
+	buf    [mtu + 64]byte
 }
 
 type wire struct {
@@ -114,13 +115,13 @@ func (h *host) on() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	h.gate = g
+	h.gate, h.closed = g, false
 }
 
 func (h *host) off() {
 	h.gate.Close(h.w.now)
 	h.control()
-	h.gate = nil
+	h.gate, h.closed = nil, true
 }
 
 // chacha makes a reader of random numbers.
@@ -243,6 +244,8 @@ func (w *world) move(d *wire) {
 			h.nic.Receive(w.now, &engine.Header{Src: ipOf(d.from).As4(), SrcPort: d.sport, TOS: d.tos, DF: true}, d.data)
 		} else if h.gate != nil {
 			h.gate.Receive(w.now, netip.AddrPortFrom(ipOf(d.from), testPort), d.data)
+		} else if answer := Refuse(d.data); answer != nil && h.closed {
+			h.send(&wire{to: d.from, control: true, data: answer})
 		}
 		return
 	}
