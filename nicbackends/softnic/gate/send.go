@@ -21,7 +21,6 @@ type pair struct {
 	requests []request // in their order; those that the peer has acknowledged go
 	head     int       // the first that is not all sent
 	next     int       // the first that was not made a message yet
-	ahead    uint64    // octets of messages behind the head
 
 	wakeAt time.Duration // when more may be sent
 	waits  bool          // is among the waiting
@@ -42,7 +41,6 @@ const refusedFor = 5 * time.Second
 // request is a work request.
 type request struct {
 	length, sent uint32
-	ahead        bool // counts in the pair's
 	free         bool // goes without credit: it has no octets, or the peer does not speak RDCC
 	cut          bool // its segments were given up
 	dscp         int8 // of its packets, as of the newest; -1: the queue pair's
@@ -93,7 +91,9 @@ func (p *pair) trim() {
 	p.next -= n
 }
 
-// submit makes messages of what was posted, as far as it is wise to ask for credit ahead.
+// submit makes messages of what was posted. A queue pair asks for one that it can send: messages leave it in their order, and a
+// receiver divides its budget and a sender's rate among all that ask, so that what is asked for ahead would hold the credit of
+// what is in front of it.
 func (g *Gate) submit(now time.Duration, p *pair) {
 	for ; p.next < len(p.requests); p.next++ {
 		r := &p.requests[p.next]
@@ -106,7 +106,7 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 			continue
 		}
 		if p.next > p.head {
-			return
+			return // the one in front of it is not all sent
 		}
 		if p.peer.pending >= g.c.MaxPending {
 			p.peer.full[p] = true
@@ -117,9 +117,6 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 		m := g.c.Message
 		m.To, m.Length = p.peer.to, uint64(r.length)
 		m.SelfPaced = true // the queue pair holds the rate
-		if p.next > p.head {
-			m.Scheduled = true // behind others it would not start before its reservation ends
-		}
 		m.Binding = rdcc.BindingRoCEv2
 		// The responder counts messages from 1 (IBTA 9.7.5.1.2).
 		m.BindingValue = rdcc.RoCEBinding{DestQP: qpn, MSN: uint32(number+1) & 0xffffff, Messages: 1}.Value()
@@ -137,20 +134,7 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 		r.id = id
 		g.byID[id] = place{p, number}
 		p.peer.pending++
-		if p.next > p.head {
-			r.ahead = true
-			p.ahead += uint64(r.length)
-		}
 	}
-}
-
-// aheadOf is how many octets may be asked for behind the message whose turn it is: enough that the receiver always knows
-// what comes next, and not so many that the last waits as long as the machine's patience.
-func (g *Gate) aheadOf(p *pair) uint64 {
-	if a, ok := g.snd.Association(p.peer.to); ok && a.Open {
-		return 2 * a.Backlog
-	}
-	return 0
 }
 
 // let sets the queue pair's barrier to what the message whose turn it is may transmit now.
@@ -257,12 +241,7 @@ func (g *Gate) first(now time.Duration, p *pair, r *request, length uint32) {
 		return
 	}
 	g.unwait(p)
-	if p.head++; p.head < len(p.requests) {
-		if h := &p.requests[p.head]; h.ahead {
-			h.ahead = false
-			p.ahead -= uint64(h.length)
-		}
-	}
+	p.head++
 	g.submit(now, p)
 	g.let(now, p)
 }
