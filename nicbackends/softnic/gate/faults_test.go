@@ -265,3 +265,22 @@ func TestOnWhileRunning(t *testing.T) {
 	}
 	w.honest()
 }
+
+// TestTooMany: queue pairs that find no room for their message wait for another to end, of whichever peer.
+func TestTooMany(t *testing.T) {
+	w := newWorld(t, 4, func(c *Config) { c.Sender.MaxMessages, c.MaxPending = 3, 2 })
+	var flows []*flow
+	for i := range 12 {
+		f := w.connect(0, 1+i%3, 20_000)
+		f.start()
+		flows = append(flows, f)
+	}
+	w.run(20 * time.Millisecond)
+	for i, f := range flows {
+		if f.done < 10 || f.failed != 0 {
+			t.Errorf("flow %d: %d done, status %d", i, f.done, f.failed)
+		}
+	}
+	w.finish(20*time.Millisecond, flows...)
+	w.honest()
+}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -29,9 +30,8 @@ type pair struct {
 // peer is what all queue pairs to one address share.
 type peer struct {
 	to      sender.Addr
-	pending int            // messages that are not at their end
-	refused time.Duration  // until when it is not asked again
-	full    map[*pair]bool // that wait for one of them to end
+	pending int           // messages that are not at their end
+	refused time.Duration // until when it is not asked again
 }
 
 // refusedFor is how long a peer that refused, or never answered, is not asked again: each time costs a millisecond times the time
@@ -68,7 +68,7 @@ func (g *Gate) Posted(now time.Duration, q *engine.QP, number uint64, length uin
 		ip, _ := q.Remote()
 		to := netip.AddrPortFrom(netip.AddrFrom4(ip), g.c.Port)
 		if g.peers[to] == nil {
-			g.peers[to] = &peer{to: to, full: map[*pair]bool{}}
+			g.peers[to] = &peer{to: to}
 		}
 		p = &pair{q: q, base: number, peer: g.peers[to]}
 		g.pairs[q] = p
@@ -109,7 +109,7 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 			return // the one in front of it is not all sent
 		}
 		if p.peer.pending >= g.c.MaxPending {
-			p.peer.full[p] = true
+			g.full[p] = true
 			return
 		}
 		number := p.base + uint64(p.next)
@@ -126,8 +126,8 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 			r.free = true
 			g.count.Without++
 			continue
-		case err != nil: // out of room: one of the others has to end
-			p.peer.full[p] = true
+		case err != nil: // out of room: another has to end
+			g.full[p] = true
 			return
 		}
 		g.count.Requests++
@@ -270,7 +270,7 @@ func (g *Gate) event(now time.Duration, e sender.Event) {
 	g.over(e.ID, p)
 	r := p.at(at.number)
 	if r == nil { // sent and acknowledged long ago
-		g.roomier(now, p.peer)
+		g.roomier(now)
 		return
 	}
 	r.id = 0
@@ -298,7 +298,7 @@ func (g *Gate) event(now time.Duration, e sender.Event) {
 	}
 	g.submit(now, p)
 	g.let(now, p)
-	g.roomier(now, p.peer)
+	g.roomier(now)
 }
 
 // over forgets a message that is at its end.
@@ -307,13 +307,14 @@ func (g *Gate) over(id uint64, p *pair) {
 	p.peer.pending--
 }
 
-// roomier lets those ask that waited for a message of the peer to end.
-func (g *Gate) roomier(now time.Duration, o *peer) {
-	for p := range o.full {
-		if o.pending >= g.c.MaxPending {
-			return
-		}
-		delete(o.full, p)
+// roomier lets those ask that waited for a message to end.
+func (g *Gate) roomier(now time.Duration) {
+	if len(g.full) == 0 {
+		return
+	}
+	waited := slices.Collect(maps.Keys(g.full))
+	clear(g.full)
+	for _, p := range waited {
 		g.submit(now, p)
 		g.let(now, p)
 	}
@@ -335,7 +336,7 @@ func (g *Gate) cancel(now time.Duration, q *engine.QP) {
 		return
 	}
 	delete(g.pairs, q)
-	delete(p.peer.full, p)
+	delete(g.full, p)
 	g.unwait(p)
 	for i := range p.requests {
 		r := &p.requests[i]
