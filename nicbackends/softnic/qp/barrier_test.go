@@ -10,7 +10,8 @@ import (
 	"github.com/pcmlab/pcmlab/internal/units"
 )
 
-// TestBarrier: packets stop where they have to, ask for an acknowledgement there, and what was sent may be sent again.
+// TestBarrier: packets stop where they have to, ask for an acknowledgement there when none is on its way, and what was sent may be
+// sent again.
 func TestBarrier(t *testing.T) {
 	r := newRig(t)
 	if err := r.Connect(7, 500); err != nil {
@@ -37,20 +38,22 @@ func TestBarrier(t *testing.T) {
 		t.Errorf("a queue pair that is held back is due at %v, now %v", at, r.now)
 	}
 	r.Barrier(r.now, 1, 511)
-	step("a packet goes when all of it may", "RC_WRITE_FIRST 101 A")
+	step("a packet goes when all of it may", "RC_WRITE_FIRST 101")
 	if r.Fresh() != true || r.DataReady(r.now) {
 		t.Error("what waits at the barrier is not fresh, or is ready")
 	}
 	r.answer(100, roce.NakSyndrome(roce.NakSequence)) // 101 again is no question of the barrier
 	r.Barrier(r.now, 1, 0)
-	step("what was sent goes again", "RC_WRITE_ONLY 100 A again", "RC_WRITE_FIRST 101 A again")
+	step("what was sent goes again", "RC_WRITE_ONLY 100 A again", "RC_WRITE_FIRST 101 again")
 	r.answer(101, roce.AckSyndrome(roce.CreditsUnlimited))
 	step("acknowledged", "WRITE done status 0")
 	if r.Acknowledged() != 1 || r.Posted() != 3 {
 		t.Errorf("%d acknowledged of %d", r.Acknowledged(), r.Posted())
 	}
+	r.Barrier(r.now, 1, 512)
+	step("with no answer on its way it asks for one", "RC_WRITE_MIDDLE 102 A")
 	r.Barrier(r.now, 1, 600)
-	step("to its end, not further", "RC_WRITE_MIDDLE 102", "RC_WRITE_LAST 103 A")
+	step("to its end, not further", "RC_WRITE_LAST 103 A")
 	r.Barrier(r.now, NoBarrier, 0)
 	step("everything", "RC_WRITE_ONLY 104 A")
 	r.Abort(RemoteOperation)

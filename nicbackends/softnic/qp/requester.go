@@ -158,9 +158,10 @@ func (m *Machine) nextData(now time.Duration, p *Out) {
 		r.packet = 0
 	}
 	// An acknowledgement is asked for at the end of each message, inside long ones, and where the window would
-	// otherwise close, or the barrier stop it, without an answer on its way.
+	// otherwise close, or the barrier stop it, without an answer on its way. (Of the barrier once a round trip is enough: what is lost
+	// behind the last question shows with the next packet.)
 	r.sinceAsk++
-	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window || r.cur >= r.barrier && !m.letThrough() {
+	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window || !r.armed && r.cur >= r.barrier && !m.letThrough() {
 		p.BTH.AckReq = true
 		if !again {
 			r.asking(p.BTH.PSN, now)
