@@ -33,8 +33,8 @@ type Gate struct {
 	pairs   map[*engine.QP]*pair
 	byID    map[uint64]place // of messages that are not at their end
 	peers   map[sender.Addr]*peer
-	waiting []*pair        // for a time at which more may be sent
-	full    map[*pair]bool // that wait for a message to end, since there are too many
+	waiting []*pair // for a time at which more may be sent
+	full    []*pair // that wait for a message to end, since there are too many
 
 	inbound  map[route]*inbound
 	routes   map[messageKey]route  // of announced messages
@@ -65,7 +65,7 @@ func New(now time.Duration, nic *engine.NIC, c Config) (*Gate, error) {
 	}
 	c.Receiver.Bindings = []rdcc.BindingKind{rdcc.BindingRoCEv2}
 	g := &Gate{c: c, nic: nic, pairs: map[*engine.QP]*pair{}, byID: map[uint64]place{}, peers: map[sender.Addr]*peer{},
-		full: map[*pair]bool{}, inbound: map[route]*inbound{}, routes: map[messageKey]route{}, assocs: map[uint32]netip.Addr{}}
+		inbound: map[route]*inbound{}, routes: map[messageKey]route{}, assocs: map[uint32]netip.Addr{}}
 	var err error
 	if g.snd, err = sender.New(c.Sender); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"errors"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -25,6 +24,7 @@ type pair struct {
 
 	wakeAt time.Duration // when more may be sent
 	waits  bool          // is among the waiting
+	full   bool          // is among those that find no room
 }
 
 // peer is what all queue pairs to one address share.
@@ -93,8 +93,20 @@ func (p *pair) trim() {
 
 // submit makes messages of what was posted. A queue pair asks for one that it can send: messages leave it in their order, and a
 // receiver divides its budget and a sender's rate among all that ask, so that what is asked for ahead would hold the credit of
-// what is in front of it.
+// what is in front of it. Who finds no room waits behind those that do already.
 func (g *Gate) submit(now time.Duration, p *pair) {
+	if len(g.full) == 0 && g.ask(now, p) {
+		return
+	}
+	if !p.full {
+		p.full = true
+		g.full = append(g.full, p)
+	}
+	g.roomier(now)
+}
+
+// ask makes a message of the request whose turn it is; false: there is no room for it.
+func (g *Gate) ask(now time.Duration, p *pair) bool {
 	for ; p.next < len(p.requests); p.next++ {
 		r := &p.requests[p.next]
 		if r.free {
@@ -106,11 +118,10 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 			continue
 		}
 		if p.next > p.head {
-			return // the one in front of it is not all sent
+			return true // the one in front of it is not all sent
 		}
 		if p.peer.pending >= g.c.MaxPending {
-			g.full[p] = true
-			return
+			return false
 		}
 		number := p.base + uint64(p.next)
 		_, qpn := p.q.Remote()
@@ -127,14 +138,14 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 			g.count.Without++
 			continue
 		case err != nil: // out of room: another has to end
-			g.full[p] = true
-			return
+			return false
 		}
 		g.count.Requests++
 		r.id = id
 		g.byID[id] = place{p, number}
 		p.peer.pending++
 	}
+	return true
 }
 
 // let sets the queue pair's barrier to what the message whose turn it is may transmit now.
@@ -309,15 +320,16 @@ func (g *Gate) over(id uint64, p *pair) {
 
 // roomier lets those ask that waited for a message to end.
 func (g *Gate) roomier(now time.Duration) {
-	if len(g.full) == 0 {
-		return
+	kept := g.full[:0]
+	for _, p := range g.full {
+		if p.full = !g.ask(now, p); p.full {
+			kept = append(kept, p)
+		} else {
+			g.let(now, p)
+		}
 	}
-	waited := slices.Collect(maps.Keys(g.full))
-	clear(g.full)
-	for _, p := range waited {
-		g.submit(now, p)
-		g.let(now, p)
-	}
+	clear(g.full[len(kept):])
+	g.full = kept
 }
 
 // Gone implements engine.Gate.
@@ -336,7 +348,7 @@ func (g *Gate) cancel(now time.Duration, q *engine.QP) {
 		return
 	}
 	delete(g.pairs, q)
-	delete(g.full, p)
+	g.full = slices.DeleteFunc(g.full, func(o *pair) bool { return o == p })
 	g.unwait(p)
 	for i := range p.requests {
 		r := &p.requests[i]
