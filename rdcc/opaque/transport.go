@@ -407,3 +407,7 @@ func (t *Transport) packet(now time.Duration, u *udp.Packet) {
 	}
 	t.pump(now, s)
 }
+
+// Kept is how much the transport keeps: messages that arrive, and octets of data that came before its message was announced.
+// It is for functions that Do and Call of the endpoint run.
+func (t *Transport) Kept() (incoming, early int) { return len(t.in), t.earlySum }
