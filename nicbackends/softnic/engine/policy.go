@@ -35,7 +35,7 @@ type Signals struct {
 	CNPs     int // RoCE echoes no marks: a CNP is all that the sender learns of them
 	Sent     int // bytes of payload sent since the last call
 	InFlight int // bytes sent and not acknowledged
-	Backlog  int // work requests that have not completed
+	Waiting  int // bytes that wait to be sent
 	MTU      int // bytes of payload in a full packet
 }
 
@@ -181,7 +181,7 @@ func (n *NIC) hardware(t time.Duration) time.Duration {
 func (n *NIC) consult(now time.Duration, q *QP) {
 	p := q.policy
 	s := &p.next
-	s.Now, s.MTU, s.Backlog = n.hardware(now), q.m.MTU(), q.m.Queued()
+	s.Now, s.MTU, s.Waiting = n.hardware(now), q.m.MTU(), q.m.Waiting()
 	s.InFlight = q.m.Outstanding() * q.m.MTU()
 	s.Feedback, _ = q.m.TakeFeedback()
 	s.Feedback.RTT = n.hardware(s.Feedback.RTT)

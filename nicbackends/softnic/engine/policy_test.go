@@ -105,7 +105,9 @@ func TestPolicy_isToldEverything(t *testing.T) {
 	f.on = false
 	w.run(8 * time.Second)
 	var sum Signals
+	most := 0
 	for _, s := range p.made[0].told {
+		most = max(most, s.Waiting)
 		sum.Feedback.Bytes += s.Feedback.Bytes
 		sum.Feedback.Packets += s.Feedback.Packets
 		sum.Feedback.Naks += s.Feedback.Naks
@@ -115,6 +117,9 @@ func TestPolicy_isToldEverything(t *testing.T) {
 		if s.Feedback.RTT > 0 && s.Feedback.RTT < 4*time.Microsecond {
 			t.Fatalf("a round trip of %v: the links alone take 4 us", s.Feedback.RTT)
 		}
+	}
+	if last := p.made[0].told[len(p.made[0].told)-1].Waiting; most > 16*65536 || most < 8*65536 || last != 0 {
+		t.Errorf("%d bytes waited at most, %d at the end: 16 messages of 64 KiB are posted, and all were sent", most, last)
 	}
 	c := w.nics[0].Counters()
 	if want := f.messages * 65536; sum.Feedback.Bytes != want || sum.Feedback.Packets != want/4096 {

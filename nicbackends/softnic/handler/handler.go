@@ -26,7 +26,7 @@ type Program struct {
 
 var _ engine.Program = (*Program)(nil)
 
-// pollEvery is how often a handler whose triggers look at the clock is called when nothing happens.
+// pollEvery is how often a handler that looks at the clock, or asks to be called again, is called when nothing happens.
 const pollEvery = 5 * time.Microsecond
 
 // controls that a software NIC has.
@@ -44,7 +44,7 @@ func Load(path string) (engine.Program, softnic.HandlerInfo, error) {
 		return nil, softnic.HandlerInfo{}, fmt.Errorf("handler %s: the software NIC sets windows and rates, and no path or credit", s.Name)
 	}
 	p := &Program{Shell: s}
-	if s.Sources&(1<<pcm.ElapsedTime) != 0 {
+	if s.Sources&(1<<pcm.ElapsedTime|1<<pcm.Loopback) != 0 {
 		p.poll = pollEvery
 	}
 	return p, softnic.HandlerInfo{Name: s.Name, Hash: s.Hash}, nil
@@ -78,7 +78,7 @@ func (p *policy) Flush(s *engine.Signals) engine.Decision {
 	in := &p.in
 	*in = shell.Input{Now: uint64(s.Now), ACK: uint64(s.Feedback.Packets), DataTX: uint64(s.Feedback.Bytes), NACK: uint64(s.Feedback.Naks),
 		DataNACKed: uint64(s.Feedback.Naks * s.MTU), RTO: uint64(s.Feedback.Timeouts), ECN: uint64(s.CNPs), CNP: uint64(s.CNPs), RTT: uint64(s.Feedback.RTT),
-		InFlight: uint64(s.InFlight), TXBytes: uint64(s.Sent), TXBacklogBytes: uint64(s.Backlog)}
+		InFlight: uint64(s.InFlight), TXBytes: uint64(s.Sent), TXBacklogBytes: uint64(s.Waiting)}
 	give := func(source pcm.Source, v uint64) {
 		if v != 0 {
 			in.Mask |= 1 << source
@@ -93,7 +93,7 @@ func (p *policy) Flush(s *engine.Signals) engine.Decision {
 	give(pcm.CNP, in.CNP)
 	give(pcm.RTT, in.RTT)
 	give(pcm.TXBytes, in.TXBytes)
-	in.Mask |= 1 << pcm.InFlight
+	in.Mask |= 1<<pcm.InFlight | 1<<pcm.TXBacklogBytes
 	p.flow.Flush(in, &p.out)
 	d := engine.Decision{Fired: p.out.Fired, Failed: p.out.Failed != 0}
 	const none = 1<<64 - 1

@@ -147,6 +147,16 @@ func (m *Machine) Outstanding() int { return roce.PSNDiff(m.req.top, m.req.una) 
 // Queued is the number of work requests that have not completed.
 func (m *Machine) Queued() int { return m.req.sq.len() }
 
+// Waiting is the payload of its work requests that is to be sent, what is to be sent again included.
+func (m *Machine) Waiting() int {
+	r := &m.req
+	if r.cur >= r.sq.tail {
+		return 0
+	}
+	w := r.sq.at(r.cur)
+	return int(r.posted - w.end + uint64(w.Length) - uint64(min(r.packet*m.c.MTU, int(w.Length))))
+}
+
 // Post takes a work request at now. A queue pair in ERROR takes it and flushes it, as verbs do.
 func (m *Machine) Post(now time.Duration, w WorkRequest) error {
 	if m.state == Init || w.Op == Recv {
@@ -167,7 +177,8 @@ func (m *Machine) Post(now time.Duration, w WorkRequest) error {
 			w.Op, w.Length, m.c.QPN, packets, maxPackets, ErrState)
 	}
 	idle := !m.sendable(now)
-	m.req.sq.push(wqe{WorkRequest: w, packets: packets})
+	m.req.posted += uint64(w.Length)
+	m.req.sq.push(wqe{WorkRequest: w, packets: packets, end: m.req.posted})
 	if idle {
 		m.slot = max(m.slot, now)
 	}

@@ -13,6 +13,7 @@ type wqe struct {
 	packets int
 	first   uint32
 	started bool
+	end     uint64 // payload posted up to its own
 }
 
 // requester is the sending half. PSNs: una <= next <= top, where [una, top) was sent and is not acknowledged and
@@ -20,6 +21,7 @@ type wqe struct {
 type requester struct {
 	sq          ring[wqe]
 	uncollected int
+	posted      uint64 // payload of all work requests so far
 
 	una, next, top uint32
 	cur            uint64 // absolute number in sq of the work request that next belongs to
@@ -115,10 +117,16 @@ func (r *requester) stop() {
 	r.next, r.una = r.top, r.top
 }
 
-// pending reports whether a packet is left to send within the window and before the barrier.
+// pending reports whether a packet is left to send within the window and before the barrier. One more than the window goes when none of
+// those that fill it has asked for an acknowledgement, as after a window that shrank: it asks, and without it nothing would ever open
+// the window.
 func (m *Machine) pending() bool {
 	r := &m.req
-	return r.cur < r.sq.tail && roce.PSNDiff(r.next, r.una) < m.window && (r.cur < r.barrier || m.letThrough())
+	if r.cur >= r.sq.tail {
+		return false
+	}
+	silent := !r.anyAsked || roce.PSNDiff(r.asked, r.una) < 0
+	return (silent || roce.PSNDiff(r.next, r.una) < m.window) && (r.cur < r.barrier || m.letThrough())
 }
 
 // letThrough reports whether the packet at next, which lies at the barrier or behind it, may be sent: one that was sent

@@ -234,6 +234,46 @@ func (r *rig) collect() (out []string) {
 	return out
 }
 
+// A window that shrinks below what is under way, none of which asks for an acknowledgement, is opened by one packet that does: nothing
+// would come back otherwise, not even a timeout.
+func TestMachine_shrunkWindowIsOpenedAgain(t *testing.T) {
+	r := newRig(t)
+	_ = r.Connect(7, 500)
+	if err := r.Post(r.now, WorkRequest{Length: 1 << 14, RKey: testRKey, RemoteVA: r.base}); err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for len(sent) < 20 { // 107 and 115 ask
+		var o Out
+		if r.Next(r.now, &o) {
+			sent = append(sent, fmt.Sprint(o.BTH.PSN, o.BTH.AckReq))
+		} else {
+			r.now += 100 * time.Nanosecond
+		}
+	}
+	if sent[7] != "107 true" || sent[15] != "115 true" || sent[19] != "119 false" {
+		t.Fatalf("sent %v", sent)
+	}
+	r.SetWindow(r.now, 2)
+	for _, step := range []struct {
+		answer uint32
+		want   string
+		why    string
+	}{
+		{0, "[]", "an answer is on its way"},
+		{115, "[RC_WRITE_MIDDLE 120 A]", "116 to 119 fill the window, and do not ask"},
+		{115, "[]", "an answer is on its way again"},
+		{120, "[RC_WRITE_MIDDLE 121 A RC_WRITE_MIDDLE 122 A]", "the window is empty"},
+	} {
+		if step.answer != 0 {
+			r.answer(step.answer, 0)
+		}
+		if got := fmt.Sprint(r.collect()); got != step.want {
+			t.Errorf("after the answer to %d (%s): got %s, want %s", step.answer, step.why, got, step.want)
+		}
+	}
+}
+
 func TestMachine_givesUpAfterItsRetries(t *testing.T) {
 	r := newRig(t)
 	_ = r.Connect(7, 500)
