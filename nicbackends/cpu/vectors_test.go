@@ -109,6 +109,9 @@ var laws = []law{
 	},
 	{
 		file: "cubic.json", handler: "cubic",
+		set: func(vectors, vectorCase) map[string]string {
+			return map[string]string{"MAX_W": "100000.0"} // one case is of a wide area
+		},
 		init: map[string]string{"cwnd": "W", "ssthresh": "SSTHRESH", "w_max": "W_MAX", "epoch": "EPOCH", "K": "K", "w_est": "W_EST", "started": "STARTED",
 			"t_dec": "T_DEC"},
 		in:  map[string]pcm.Source{"rtt": pcm.RTT, "ack": pcm.ACK, "nack": pcm.NACK, "rto": pcm.RTO, "ecn": pcm.ECN},

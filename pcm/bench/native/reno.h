@@ -25,9 +25,8 @@ static uint64_t reno_recovered(struct pcm_flow *f, uint64_t acked)
 	return acked - 1;
 }
 
-static void reno_acked(struct pcm_flow *f, uint64_t acked)
+static void reno_grown(struct pcm_flow *f, uint64_t acked)
 {
-	acked = reno_recovered(f, acked);
 	if (f->w < f->ssthresh) {
 		uint64_t room = f->ssthresh - f->w, n = acked < room ? acked : room;
 		f->w += n;
@@ -45,4 +44,10 @@ static void reno_acked(struct pcm_flow *f, uint64_t acked)
 		f->credit -= more * f->w;
 		f->w += more;
 	}
+}
+
+static void reno_acked(struct pcm_flow *f, uint64_t acked)
+{
+	reno_grown(f, reno_recovered(f, acked));
+	f->w = f->w < MAX_PKTS ? f->w : MAX_PKTS;
 }

@@ -76,7 +76,7 @@ int algorithm_main()
 		set_var_uint(STARTED, 0);
 		w = MIN_W;
 	} else {
-		w = grown(ALGO_CTX_PASS, w, frac_of_uint(acked), now, rtt);
+		w = MIN(grown(ALGO_CTX_PASS, w, frac_of_uint(acked), now, rtt), MAX_W);
 	}
 	set_var_frac(W, w);
 	set_control(CWND, frac_scale(MSS, w));

@@ -75,7 +75,7 @@ int algorithm_main()
 			acked--;
 		}
 		if (!cut)
-			w = grown(ALGO_CTX_PASS, w, acked);
+			w = MIN(grown(ALGO_CTX_PASS, w, acked), (pcm_uint)MAX_PKTS);
 	}
 	set_var_uint(EPOCH_ACKED, seen);
 	set_var_uint(EPOCH_ECN, marked);

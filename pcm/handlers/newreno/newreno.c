@@ -54,7 +54,7 @@ int algorithm_main()
 			w = get_var_uint(SSTHRESH);
 			acked--;
 		}
-		w = grown(ALGO_CTX_PASS, w, acked);
+		w = MIN(grown(ALGO_CTX_PASS, w, acked), (pcm_uint)MAX_PKTS);
 	}
 	set_var_uint(W, w);
 	set_control(CWND, w * MSS);
