@@ -81,6 +81,9 @@ func (b *planner) handlers(backends nicbackends.Registry) error {
 		for i, h := range resolved {
 			if h.Name != inventory.NoHandler {
 				b.Handlers = append(b.Handlers, PlannedHandler{s.host, h, flows[i]})
+				for _, l := range h.Limits {
+					b.note("handler %s on a %s NIC: %s", h.Name, backend.Name(), l)
+				}
 			}
 		}
 	}

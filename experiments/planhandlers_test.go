@@ -64,6 +64,8 @@ func TestPlan_handlersOfFlows(t *testing.T) {
           - {handler: timely, match: {dscp: 3}}
           - {handler: bbr}
 `
+	// Said once, whatever NICs have the handler.
+	const marks = "handler cubic on a softnic NIC: ECN (PCM_SIG_ECN): RoCE echoes no marks, so CNPs are counted: a queue pair has at most one in 50 us, however many of its packets were marked"
 	for _, tc := range []struct {
 		name, lab, book string
 		sets            []Param
@@ -77,10 +79,10 @@ func TestPlan_handlersOfFlows(t *testing.T) {
 			"h1 bbr [] a"}, // its first queue pair; b has swift, which sets the window
 			notes: []string{"handler timely on h1 (dscp 3) is left out: it decides for no flow of this playbook"}},
 		{name: "short_form", lab: "        handler: swift\n", want: []string{"h1 swift [] a b"}},
-		{name: "playbook", lab: rules, book: "handler: cubic", want: []string{"h1 cubic [] a b", "h2 cubic [] c"}},
+		{name: "playbook", lab: rules, book: "handler: cubic", want: []string{"h1 cubic [] a b", "h2 cubic [] c"}, notes: []string{marks}},
 		{name: "playbook_none", lab: rules, book: "handler: none"},
 		{name: "set", lab: rules, sets: []Param{{"handler", "cubic"}, {"flows.c.handler", "none"}}, want: []string{"h1 cubic [] a b"},
-			notes: []string{"handler cubic on h2 (all flows) is left out: it decides for no flow of this playbook"}},
+			notes: []string{marks, "handler cubic on h2 (all flows) is left out: it decides for no flow of this playbook"}},
 		{name: "flow", lab: "        handler: dcqcn\n", sets: []Param{{"flows.a.handler", "newreno"}}, want: []string{"h1 newreno [to 192.0.2.14/32] a", "h1 dcqcn [] b"}},
 		{name: "flow_none", lab: "        handler: dcqcn\n", sets: []Param{{"flows.a.handler", "none"}}, want: []string{"h1 dcqcn [] b"}},
 		{name: "twice", lab: "        handlers: [{handler: swift, match: {qp: 1}}, {handler: swift, set: {BETA: 0.5}}]\n", want: []string{"h1 swift [qp 1] a b", "h1 swift [] a b BETA=0.5 as swift_2"}},

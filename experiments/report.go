@@ -212,6 +212,9 @@ func provenance(dir string, r *Result, plan *Plan) []report.KV {
 		if len(h.Set) > 0 {
 			value += "; set: " + strings.Join(h.Set, ", ")
 		}
+		if len(h.Limits) > 0 {
+			value += "; on this NIC: " + strings.Join(h.Limits, "; ")
+		}
 		kv = append(kv, report.KV{Key: key, Value: value})
 	}
 	for _, h := range plan.Hosts {

@@ -91,6 +91,9 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 		Timing: map[string]TimingRow{}, Warnings: []string{}}
 	r.hosts, r.dirs = map[string]remote.Host{}, map[string]string{}
 
+	for _, n := range plan.Notes {
+		r.event(Event{Event: "note", Text: n})
+	}
 	runErr := r.measure(ctx)
 	if runErr != nil {
 		r.result.State, r.result.Reason = StatePartial, runErr.Error()

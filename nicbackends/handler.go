@@ -33,6 +33,7 @@ type Handler struct {
 	Controls  []string          `json:"controls"`  // that it sets
 	Set       []string          `json:"set"`       // constants that have another value: NAME=EXPRESSION
 	Constants map[string]string `json:"constants"` // all, as resolved
+	Limits    []string          `json:"limits"`    // what the NIC makes of signals that it does not have as they are
 
 	Mask uint64 `json:"-"` // of the controls
 }

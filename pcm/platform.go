@@ -95,12 +95,30 @@ func as[T ~uint8](to []Capability, s Support, why string, which ...T) {
 	}
 }
 
-var platforms = []*Platform{cpuPlatform(), ucclPlatform(), htsimPlatform(), docapccPlatform(), onepPlatform()}
+var platforms = []*Platform{cpuPlatform(), softnicPlatform(), ucclPlatform(), htsimPlatform(), docapccPlatform(), onepPlatform()}
 
 func cpuPlatform() *Platform {
-	p := &Platform{Name: "cpu", Title: "shared object for the software NIC and for traces", Float: true, Libc: true, WordBits: 64}
+	p := &Platform{Name: "cpu", Title: "shared object for traces and for programs that load it", Float: true, Libc: true, WordBits: 64}
 	native(p.Signals[:], Sources()...)
 	native(p.Controls[:], Controls()...)
+	return p
+}
+
+// softnicPlatform is what the software NIC gives to the shared object of the CPU.
+func softnicPlatform() *Platform {
+	const onePath = "it has no entropy: the software NIC does not choose paths"
+	const noCredit = "it has no credit: receivers of the software NIC grant none"
+	p := &Platform{Name: "softnic", Title: "the software NIC of virtual labs, which loads the shared object of the CPU", Float: true, Libc: true, WordBits: 64}
+	native(p.Signals[:], ACK, RTO, NACK, RTT, DataTX, InFlight, ElapsedTime, CNP, TXBytes, TXBacklogBytes, Loopback)
+	as(p.Signals[:], Adapted, "an out-of-sequence NAK counts as one packet's bytes, however many are sent again", DataNACKed)
+	as(p.Signals[:], Adapted, "RoCE echoes no marks, so CNPs are counted: a queue pair has at most one in 50 us, however many of its packets were marked", ECN)
+	as(p.Signals[:], Silent, "packets wait in the host's memory and not in a queue of the NIC", Queue)
+	as(p.Signals[:], Refused, onePath, ACKEV, ECNEV, NACKEV, TXReadyPackets)
+	as(p.Signals[:], Refused, noCredit, PullTarget)
+	native(p.Controls[:], CWND, Rate)
+	as(p.Controls[:], Refused, onePath, EV)
+	as(p.Controls[:], Refused, noCredit, PullNo)
+	as(p.Controls[:], Refused, "it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement", RTTProbe)
 	return p
 }
 

@@ -22,9 +22,9 @@ func TestPlatforms_haveAReasonForEveryGap(t *testing.T) {
 // TestPlatforms_matrix holds the rows of the reference sheet's matrix, section B.0.
 func TestPlatforms_matrix(t *testing.T) {
 	type row struct {
-		what                       string
-		of                         func(*Platform) Support
-		htsim, uccl, docapcc, onep Support
+		what                                string
+		of                                  func(*Platform) Support
+		htsim, uccl, docapcc, onep, softnic Support
 	}
 	control := func(k ControlKind) func(*Platform) Support {
 		return func(p *Platform) Support { return p.Controls[k].Support }
@@ -33,19 +33,19 @@ func TestPlatforms_matrix(t *testing.T) {
 		return func(p *Platform) Support { return p.Signals[s].Support }
 	}
 	for _, r := range []row{
-		{"window", control(CWND), Native, Native, Adapted, Adapted},
-		{"rate", control(Rate), Native, Native, Native, Adapted},
-		{"entropy", control(EV), Native, Native, Refused, Refused},
-		{"pull", control(PullNo), Native, Native, Refused, Refused},
-		{"ack", signal(ACK), Native, Native, Native, Native},
-		{"rtt", signal(RTT), Native, Native, Adapted, Native},
-		{"rto", signal(RTO), Native, Native, Silent, Silent},
-		{"ecn", signal(ECN), Native, Silent, Adapted, Silent},
-		{"cnp", signal(CNP), Adapted, Silent, Native, Silent}, // the sheet says yes of htsim: of its marks, as its UEC transport has no CNPs
-		{"in flight", signal(InFlight), Native, Native, Adapted, Silent},
-		{"pull target", signal(PullTarget), Native, Native, Refused, Refused},
+		{"window", control(CWND), Native, Native, Adapted, Adapted, Native},
+		{"rate", control(Rate), Native, Native, Native, Adapted, Native},
+		{"entropy", control(EV), Native, Native, Refused, Refused, Refused},
+		{"pull", control(PullNo), Native, Native, Refused, Refused, Refused},
+		{"ack", signal(ACK), Native, Native, Native, Native, Native},
+		{"rtt", signal(RTT), Native, Native, Adapted, Native, Native},
+		{"rto", signal(RTO), Native, Native, Silent, Silent, Native},
+		{"ecn", signal(ECN), Native, Silent, Adapted, Silent, Adapted},
+		{"cnp", signal(CNP), Adapted, Silent, Native, Silent, Native}, // the sheet says yes of htsim: of its marks, as its UEC transport has no CNPs
+		{"in flight", signal(InFlight), Native, Native, Adapted, Silent, Native},
+		{"pull target", signal(PullTarget), Native, Native, Refused, Refused, Refused},
 	} {
-		for name, want := range map[string]Support{"cpu": Native, "htsim": r.htsim, "uccl": r.uccl, "docapcc": r.docapcc, "onep": r.onep} {
+		for name, want := range map[string]Support{"cpu": Native, "htsim": r.htsim, "uccl": r.uccl, "docapcc": r.docapcc, "onep": r.onep, "softnic": r.softnic} {
 			pl, err := PlatformNamed(name)
 			if err != nil {
 				t.Fatal(err)

@@ -47,7 +47,7 @@ func (f *buildFlags) checkSnapshot(platform string) error {
 	switch {
 	case err != nil:
 		return usagef("--snapshot: %w", err)
-	case platform != "cpu" && f.snapshot != "":
+	case !objects[platform] && f.snapshot != "":
 		return usagef("--snapshot %s: it is for the CPU; platform %s decides by itself how signals are given", f.snapshot, platform)
 	case s == pcm.BoundedSkew && f.skew == 0:
 		return usagef("--snapshot bounded-skew wants --skew, the most updates that signals of one snapshot may be apart")
@@ -59,7 +59,11 @@ func (f *buildFlags) checkSnapshot(platform string) error {
 
 // shell checks a package and compiles it to out.
 func (e *env) shell(c *cobra.Command, f *buildFlags, name, out string) (*pcm.Package, error) {
-	p, err := e.packageFor(c, f, name, "cpu")
+	platform := f.platform
+	if platform == "" {
+		platform = "cpu"
+	}
+	p, err := e.packageFor(c, f, name, platform)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +100,10 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 	return options.Package(p)
 }
 
-// writers are the platforms whose shells are folders of sources; for the CPU it is a shared object.
+// objects are the platforms whose shell is a shared object: the software NIC loads that of the CPU.
+var objects = map[string]bool{"cpu": true, "softnic": true}
+
+// writers are the platforms whose shells are folders of sources.
 var writers = map[string]func(p *pcm.Package, dir string) (files []string, err error){
 	"docapcc": docapcc.Write,
 	"htsim":   htsim.Write,
@@ -110,7 +117,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build NAME",
 		Short: "Check a package and compile it into a shell: for a NIC that loads it, or a folder for another program's build",
-		Long: "Check a package and compile it. For the CPU the result is a shared object with the C interface of pcm_shell.h. For the others it is a\n" +
+		Long: "Check a package and compile it. For cpu and softnic the result is a shared object with the C interface of pcm_shell.h; for the others a\n" +
 			"folder of sources: for htsim (the uet-htsim simulator) and uccl (UCCL's transport) the shell, the C++ that joins it to their hook points,\n" +
 			"and a README.md with the lines to add to their sources and build; for docapcc and onep the device's program. A platform that lacks\n" +
 			"something refuses the package, says what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
@@ -120,7 +127,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 			if _, err := pcm.PlatformNamed(f.platform); err != nil {
 				return usagef("--platform: %w", err)
 			}
-			if f.platform == "cpu" {
+			if objects[f.platform] {
 				return e.buildObject(c, &f, args[0], out)
 			}
 			return e.buildFolder(c, &f, args[0], out)
@@ -128,7 +135,7 @@ func newHandlerBuild(e *env) *cobra.Command {
 	}
 	f.add(cmd)
 	f.addSnapshot(cmd)
-	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: cpu, uccl, htsim, docapcc, onep")
+	cmd.Flags().StringVar(&f.platform, "platform", "cpu", "platform to build for: cpu, softnic, uccl, htsim, docapcc, onep")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file (NAME.so), or folder (NAME-PLATFORM), to write")
 	return cmd
 }
@@ -150,7 +157,7 @@ func (e *env) buildObject(c *cobra.Command, f *buildFlags, name, out string) err
 		return err
 	}
 	if st, err := os.Stat(file); err == nil && st.IsDir() {
-		return usagef("--output %s: that is a folder; for cpu it is the file to write", file)
+		return usagef("--output %s: that is a folder; for %s it is the file to write", file, f.platform)
 	}
 	p, err := e.shell(c, f, name, file)
 	if err != nil {
@@ -165,7 +172,7 @@ func (e *env) buildObject(c *cobra.Command, f *buildFlags, name, out string) err
 		return err
 	}
 	if !e.quiet {
-		fmt.Fprintf(e.stdout, "%s: %s for cpu, %v, hash %s\n", file, p.Name, units.Size(st.Size()), hash)
+		fmt.Fprintf(e.stdout, "%s: %s for %s, %v, hash %s\n", file, p.Name, f.platform, units.Size(st.Size()), hash)
 	}
 	return nil
 }

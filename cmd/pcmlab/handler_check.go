@@ -35,7 +35,7 @@ func newHandlerCheck(e *env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return e.runHandlerCheck(c, &o, args) },
 	}
 	o.add(cmd)
-	cmd.Flags().StringSliceVar(&o.platforms, "platform", []string{"cpu"}, "platforms that it is to run on: cpu, uccl, htsim, docapcc, onep, or all")
+	cmd.Flags().StringSliceVar(&o.platforms, "platform", []string{"cpu"}, "platforms that it is to run on: cpu, softnic, uccl, htsim, docapcc, onep, or all")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "what cannot be proven is a mistake")
 	cmd.Flags().BoolVar(&o.together, "same-flow", false, "the packages are to run on one flow: they must not set the same control")
 	cmd.Flags().StringVar(&o.snapshot, "snapshot", "synchronous", "how its shell gives it signals: synchronous, relaxed, zero-skew or bounded-skew")

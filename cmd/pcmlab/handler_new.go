@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,7 +30,10 @@ func newHandlerNew(e *env) *cobra.Command {
 			}
 			folder := filepath.Join(dir, name)
 			if err := os.Mkdir(folder, 0o755); err != nil {
-				return &codedError{exitUsage, fmt.Errorf("handler new %s: %w", name, err)}
+				if errors.Is(err, fs.ErrExist) {
+					err = errors.New("there is one of that name already (choose another name, or another folder with --dir)")
+				}
+				return &codedError{exitUsage, fmt.Errorf("handler new %s: %s: %w", name, folder, err)}
 			}
 			for ext, text := range map[string]string{".yaml": t.yaml, ".c": t.c} {
 				file := filepath.Join(folder, name+ext)

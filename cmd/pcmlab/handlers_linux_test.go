@@ -222,6 +222,9 @@ func TestRun_everyHandler(t *testing.T) {
 			t.Errorf("%s is not refused because it has no %s: %+v", name, refused[name], out)
 		}
 	}
+	if out := h.run("plan", repo("playbooks/incast-3to1.yaml"), "-i", repo("labs/virtual-4.yaml"), "--set", "handler=dctcp"); strings.Count(out.stdout, "note: handler dctcp on a softnic NIC: ECN (PCM_SIG_ECN): RoCE echoes no marks") != 1 {
+		t.Errorf("the plan does not say what dctcp takes for marks: %+v", out)
+	}
 	if len(run) < 14 {
 		t.Fatalf("only %v are run", run)
 	}

@@ -69,6 +69,8 @@ func (v *progressView) step(format string, a ...any) {
 // event shows one event of the run's timeline.
 func (v *progressView) event(ev experiments.Event) {
 	switch ev.Event {
+	case "note":
+		v.step("note: %s", ev.Text)
 	case "host_reached":
 		v.e.log.Info("host reached", "host", ev.Host)
 	case "waiting":

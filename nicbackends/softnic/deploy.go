@@ -93,14 +93,27 @@ func show(ctx context.Context, h remote.Host, nic *inventory.NIC) (s Status, err
 	return s, err
 }
 
-// obeyed are the controls that a software NIC obeys: it has one path, and no credit.
-const obeyed = 1<<pcm.CWND | 1<<pcm.Rate
+// platform is what the NIC gives to handlers.
+func platform() *pcm.Platform {
+	pl, err := pcm.PlatformNamed("softnic")
+	if err != nil {
+		panic(err) // it is in this program
+	}
+	return pl
+}
 
-// lacks says why the NIC does not obey a control.
-var lacks = map[pcm.ControlKind]string{
-	pcm.EV:       "it has no entropy: the software NIC does not choose paths",
-	pcm.PullNo:   "it has no credit: receivers of the software NIC grant none",
-	pcm.RTTProbe: "it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement",
+// limits says what the NIC makes of the package's signals, of each that it does not have as it is.
+func limits(p *pcm.Package) []string {
+	out := []string{}
+	for _, g := range platform().Gaps(p) {
+		switch g.Support {
+		case pcm.Silent:
+			out = append(out, fmt.Sprintf("%s (%s) keeps its initial value: %s", g.Name, g.Source, g.Why))
+		case pcm.Adapted:
+			out = append(out, fmt.Sprintf("%s (%s): %s", g.Name, g.Source, g.Why))
+		}
+	}
+	return out
 }
 
 // handlerPackage is the package of a rule with its constants for the deployment, or what is wrong with it.
@@ -134,12 +147,25 @@ func handlerPackage(fabric *pcm.Fabric, rule int, r *inventory.HandlerRule) (*pc
 	}
 	for _, c := range p.Controls {
 		known = append(known, c.Name)
-		if obeyed&(1<<c.Kind) == 0 {
-			wrong("handler", "", "handler %q sets %s, and %s", r.Handler, c.Kind, lacks[c.Kind])
-		}
 	}
 	if len(p.Controls) == 0 {
 		wrong("handler", "", "handler %q sets nothing", r.Handler)
+	}
+	said := map[string]bool{} // what has no entropy has neither its controls nor its signals: once is enough
+	refuse := func(g pcm.Gap, does string) {
+		if g.Support == pcm.Refused && !said[g.Why] {
+			said[g.Why] = true
+			wrong("handler", "", "handler %q %s %s, and %s", r.Handler, does, g.Source, g.Why)
+		}
+	}
+	pl := platform()
+	gaps := pl.Gaps(p)
+	slices.SortStableFunc(gaps, func(a, b pcm.Gap) int { return strings.Compare(a.Section, b.Section) }) // controls say more
+	for _, g := range gaps {
+		refuse(g, map[string]string{"controls": "sets", "signals": "reads"}[g.Section])
+	}
+	if len(mistakes) == 0 && !pl.Wakes(p) {
+		wrong("handler", "", "handler %q would never run: no signal with a trigger ever comes to the software NIC", r.Handler)
 	}
 	set := map[string]string{}
 	for _, c := range r.Set {
@@ -180,7 +206,7 @@ func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.H
 	var infos []HandlerInfo
 	for i := range nic.Handlers {
 		r := &nic.Handlers[i]
-		h := nicbackends.Handler{Name: r.Handler, Match: r.Match.String(), Controls: []string{}, Set: []string{}, Constants: map[string]string{}}
+		h := nicbackends.Handler{Name: r.Handler, Match: r.Match.String(), Controls: []string{}, Set: []string{}, Constants: map[string]string{}, Limits: []string{}}
 		for _, c := range r.Set {
 			h.Set = append(h.Set, c.Name+"="+c.Value)
 		}
@@ -192,6 +218,7 @@ func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.H
 					h.Controls = append(h.Controls, c.Kind.String())
 					h.Mask |= 1 << c.Kind
 				}
+				h.Limits = limits(p)
 				for _, c := range p.Constants {
 					h.Constants[c.Name] = c.Value.String()
 				}
@@ -200,6 +227,8 @@ func (Backend) Handlers(lab *inventory.Lab, nic *inventory.NIC) ([]nicbackends.H
 				var err error
 				if h.Hash, err = p.Hash(); err != nil {
 					wrong = []HandlerMistake{{Rule: i, Key: "handler", Message: err.Error()}}
+				} else if strings.ContainsAny(r.Handler, "/.") {
+					wrong = compiles(i, p, r.Handler)
 				}
 			}
 			mistakes = append(mistakes, wrong...)
@@ -247,6 +276,18 @@ func (Backend) WriteCalls(ctx context.Context, h remote.Host, nic *inventory.NIC
 		err = json.Unmarshal(out, &head)
 	}
 	return head, err
+}
+
+// compiles finds mistakes in the C of a package that is not of the library, before a lab is raised for it.
+func compiles(rule int, p *pcm.Package, path string) []HandlerMistake {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, _, err := compiled(ctx, p)
+	if err == nil {
+		return nil
+	}
+	said, _, _ := strings.Cut(err.Error(), "\n") // what the compiler said follows, with places in a copy
+	return []HandlerMistake{{Rule: rule, Key: "handler", Message: fmt.Sprintf("handler %q: %s", path, said), Fix: "pcmlab handler check " + path + " has its mistakes with their places"}}
 }
 
 // compiled builds the shell, or finds it in the user's cache.
