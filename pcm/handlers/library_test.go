@@ -82,7 +82,7 @@ func TestLibrary_knowsEveryUnitOfTime(t *testing.T) {
 				t.Errorf("in %s: %v", unit, err)
 				continue
 			}
-			for object, ns := range map[string]int64{"ALPHA_TIMER": 55_000, "FAST_DELAY": 1000, "GAP": 10_000, "MIN_RTT_WINDOW": 10_000_000_000, "SECOND": 1_000_000_000} {
+			for object, ns := range map[string]int64{"ALPHA_TIMER": 55_000, "FAST_DELAY": 1000, "GAP": 10_000, "EXTRA_TIME": 100_000_000, "SECOND": 1_000_000_000} {
 				for _, c := range p.Constants {
 					if c.Name == object && c.Value.String() != fmt.Sprint(ns*us/1000) {
 						t.Errorf("in %s: %s of %s is %s", unit, object, name, c.Value)
