@@ -11,6 +11,6 @@ func newRDCCCommand(e *env) *cobra.Command {
 		Long: "Receiver-Driven Credit Control (RDCC) lets a receiver bound the octets that all senders may have in flight toward it.\n" +
 			"docs/rdcc.md says what it is and what is here.",
 	}
-	cmd.AddCommand(newRDCCEndpointCommand(e), newRDCCSendCommand(e), newRDCCRecvCommand(e), newRDCCDecodeCommand(e))
+	cmd.AddCommand(newRDCCEndpointCommand(e), newRDCCSendCommand(e), newRDCCRecvCommand(e), newRDCCProgramCommand(e), newRDCCDecodeCommand(e))
 	return cmd
 }

@@ -29,6 +29,7 @@ type rdccOptions struct {
 	lineRate string
 	baseRTT  string
 	set      []string
+	verbs    rdccVerbsOptions
 }
 
 const (
@@ -46,6 +47,7 @@ func (o *rdccOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.lineRate, "line-rate", "", "rate of this host's link; "+rdccLineRate+" when neither this nor the file says")
 	f.StringVar(&o.baseRTT, "base-rtt", "", "round-trip time of the domain without queues; "+rdccBaseRTT+" when neither this nor the file says")
 	f.StringArrayVar(&o.set, "set", nil, "KEY=VALUE of the configuration, such as G=4*BDP or dscp.control=48; may be repeated")
+	o.verbs.flags(cmd)
 }
 
 // file is the configuration with what the flags say; all mistakes at once.
@@ -97,11 +99,16 @@ func (o *rdccOptions) file() (endpoint.File, error) {
 	}
 	flag("line-rate", o.lineRate, f.LineRate == 0, rdccLineRate, &f.LineRate)
 	flag("base-rtt", o.baseRTT, !f.BaseRTT.Given(), rdccBaseRTT, &f.BaseRTT)
-	if f.Payload == 0 {
-		f.Payload = rdccPayload
+	if err := o.verbs.check(o.dataPort != 0); err != nil {
+		errs = append(errs, err)
 	}
-	if f.Wire == 0 {
-		f.Wire = units.Size(opaque.Wire(int(f.Payload)))
+	if !o.verbs.on() { // with verbs the device says it
+		if f.Payload == 0 {
+			f.Payload = rdccPayload
+		}
+		if f.Wire == 0 {
+			f.Wire = units.Size(opaque.Wire(int(f.Payload)))
+		}
 	}
 	if f.Port == 0 {
 		errs = append(errs, errors.New("no port: give --port, or a --config that has one. The operator of the domain chooses it (49152 to 65535); there is no default"))
@@ -114,12 +121,20 @@ func (o *rdccOptions) file() (endpoint.File, error) {
 	return f, nil
 }
 
-// transport is the opaque one of the configuration.
-func rdccTransport(f endpoint.File, anyPort bool) (*opaque.Transport, error) {
+// transport is the opaque one of the configuration, or the NIC's. to is the receiver, not valid when this is one.
+func (o *rdccOptions) transport(ctx context.Context, f *endpoint.File, to netip.AddrPort) (endpoint.Transport, error) {
+	if o.verbs.on() {
+		return o.verbs.open(ctx, f, to)
+	}
+	anyPort := to.IsValid()
 	scale := f.Scale()
-	return opaque.New(opaque.Options{
+	t, err := opaque.New(opaque.Options{
 		Listen: f.Listen, Port: f.Data(), AnyPort: anyPort, Payload: int(f.Payload), MinRTO: max(5*time.Millisecond, scale.Time(time.Millisecond)),
 	})
+	if err != nil {
+		return nil, &codedError{exitUsage, err}
+	}
+	return t, nil
 }
 
 // rdccLog is where an endpoint logs: warnings always, since it runs alone for long.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,9 @@ func (e *env) rdccRecv(ctx context.Context, o *rdccRecvOptions, long bool) error
 	if err != nil {
 		return err
 	}
+	if o.verbs.on() && (o.to != "" && o.to != "discard" || f.To != "" && f.To != "discard") {
+		return usagef("--transport verbs carries octets without content: there is nothing to write into %s (leave --to and to: out)", cmp.Or(o.to, f.To))
+	}
 	for _, s := range []struct{ flag, into *string }{{&o.to, &f.To}, {&o.metrics, &f.Metrics}, {&o.user, &f.User}} {
 		if *s.flag != "" {
 			*s.into = *s.flag
@@ -126,11 +130,11 @@ type rdccReceiving struct {
 }
 
 // open opens everything that may need privileges, and then drops them.
-func (r *rdccReceiving) open() (metrics *endpoint.Metrics, socket *endpoint.Socket, err error) {
+func (r *rdccReceiving) open(ctx context.Context) (metrics *endpoint.Metrics, socket *endpoint.Socket, err error) {
 	f := r.f
-	t, err := rdccTransport(f, false)
+	t, err := r.o.transport(ctx, &f, netip.AddrPort{})
 	if err != nil {
-		return nil, nil, &codedError{exitUsage, err}
+		return nil, nil, err
 	}
 	o := endpoint.Options{
 		Domain: f.Config, Listen: f.Listen, Transports: []endpoint.Transport{t}, Busy: f.BusyPoll, Log: r.e.rdccLog(),
@@ -184,7 +188,7 @@ func (r *rdccReceiving) arrival(in endpoint.Incoming, err error) rdccArrival {
 }
 
 func (r *rdccReceiving) run(ctx context.Context, long bool) error {
-	metrics, socket, err := r.open()
+	metrics, socket, err := r.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,12 +208,16 @@ func (r *rdccReceiving) run(ctx context.Context, long bool) error {
 	if socket != nil {
 		template := r.f
 		go func() {
-			if err := socket.Serve(running, r.ep, func(m *endpoint.Outgoing) { fillOutgoing(m, template) }); err != nil {
+			if err := socket.Serve(running, r.ep, func(m *endpoint.Outgoing) { fillOutgoing(m, template); m.Kind = r.o.verbs.kind() }); err != nil {
 				failed <- err
 			}
 		}()
 	}
-	r.say("ready: RDCC on UDP port %d of %v, data on %d", r.ep.Addr().Port(), listens(r.ep.Addr().Addr()), r.f.Data())
+	data := fmt.Sprintf("data on %d", r.f.Data())
+	if r.o.verbs.on() {
+		data = "queue pairs are arranged in TCP on the same port"
+	}
+	r.say("ready: RDCC on UDP port %d of %v, %s", r.ep.Addr().Port(), listens(r.ep.Addr().Addr()), data)
 	interrupted := false
 	n := 0
 wait:

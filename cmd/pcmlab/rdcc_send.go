@@ -80,6 +80,7 @@ type rdccSent struct {
 	Goodput  *float64      `json:"goodput_bps"`
 	Waited   int64         `json:"waited_for_credit_ns"`
 	Again    *uint64       `json:"retransmitted_bytes"`
+	Pacing   *string       `json:"pacing"` // how finely a NIC's data is paced: nic, segment, per message; null where the transport is no NIC's
 	Error    *string       `json:"error"`
 }
 
@@ -120,6 +121,12 @@ func (e *env) rdccSend(cmd *cobra.Command, o *rdccSendOptions, args []string) er
 	}
 	if data != nil {
 		defer data.Close()
+		if o.verbs.on() {
+			return usagef("--transport verbs carries octets without content, as ib_write_bw does: give --size, or take the transport udp for %s", args[1])
+		}
+	}
+	if o.verbs.on() && o.socket != "" {
+		return usagef("--transport verbs and --socket: the endpoint that listens there has a transport of its own (give it --transport verbs)")
 	}
 	addr, err := rdccResolve(ctx, args[0], f.Listen)
 	if err != nil {
@@ -184,16 +191,18 @@ type rdccSending struct {
 	to     netip.AddrPort
 	length uint64
 	data   *os.File
+	pacing *string
 	lined  bool // a line of progress stands on the terminal
 }
 
 func (s *rdccSending) run(ctx context.Context) error {
 	send := s.over
 	if s.o.socket == "" {
-		t, err := rdccTransport(s.f, true)
+		t, err := s.o.transport(ctx, &s.f, s.to)
 		if err != nil {
-			return &codedError{exitUsage, err}
+			return err
 		}
+		s.pacing = rdccPacing(t)
 		ep, err := rdccOpen(endpoint.Options{
 			Domain: s.f.Config, Listen: s.f.Listen, AnyPort: true, NoReceiver: true, Transports: []endpoint.Transport{t},
 			Busy: s.f.BusyPoll, Log: s.e.rdccLog(),
@@ -210,7 +219,7 @@ func (s *rdccSending) run(ctx context.Context) error {
 		}()
 		send = func(ctx context.Context) (endpoint.Result, error) { return s.directly(ctx, ep) }
 	}
-	doc := rdccSent{Schema: "pcmlab/rdcc-send/v1", To: s.to.String(), Messages: []rdccOutcome{}}
+	doc := rdccSent{Schema: "pcmlab/rdcc-send/v1", To: s.to.String(), Messages: []rdccOutcome{}, Pacing: s.pacing}
 	var failed error
 	for range s.o.count {
 		r, err := send(ctx)
@@ -282,7 +291,7 @@ func fillOutgoing(m *endpoint.Outgoing, f endpoint.File) {
 }
 
 func (s *rdccSending) message() *endpoint.Outgoing {
-	m := &endpoint.Outgoing{To: s.to, Kind: rdcc.BindingOpaque, Length: s.length, Deadline: s.o.deadline, Scheduled: s.o.scheduled}
+	m := &endpoint.Outgoing{To: s.to, Kind: s.o.verbs.kind(), Length: s.length, Deadline: s.o.deadline, Scheduled: s.o.scheduled}
 	if s.data != nil {
 		m.Data = s.data
 	}
