@@ -37,17 +37,6 @@ func (p *Program) open(ctx context.Context, o Options) (Device, error) {
 		MaxQPs: int(r.MaxQPs), Depth: int(r.Depth), RateMin: int64(r.RateMin), RateMax: int64(r.RateMax), address: r.Address, rkey: r.RKey}, nil
 }
 
-// Half is one end of a queue pair, as its peer must know it.
-type Half struct {
-	QP      uint32     `json:"qp"`
-	PSN     uint32     `json:"psn"`
-	GID     netip.Addr `json:"gid"`
-	Address uint64     `json:"address"` // of the memory
-	Region  uint64     `json:"region_bytes"`
-	RKey    uint32     `json:"rkey"`
-	MTU     int        `json:"mtu_bytes"`
-}
-
 // Make makes a queue pair.
 func (p *Program) Make(ctx context.Context, d Device) (Half, error) {
 	var r madeMsg

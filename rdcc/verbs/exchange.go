@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -17,6 +18,17 @@ const (
 	exchangeLine    = 4096
 	exchangeTimeout = 5 * time.Second
 )
+
+// Half is one end of a queue pair, as its peer must know it.
+type Half struct {
+	QP      uint32     `json:"qp"`
+	PSN     uint32     `json:"psn"`
+	GID     netip.Addr `json:"gid"`
+	Address uint64     `json:"address"` // of the memory
+	Region  uint64     `json:"region_bytes"`
+	RKey    uint32     `json:"rkey"`
+	MTU     int        `json:"mtu_bytes"`
+}
 
 // greeting is what the sender of data says.
 type greeting struct {

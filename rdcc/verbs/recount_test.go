@@ -207,7 +207,7 @@ func (r *recount) data(now time.Duration, f *roce.Frame) {
 	if most := max(m.limit, m.window); q.octets > most {
 		r.Beyond += min(n, q.octets-most)
 	}
-	if q.octets > m.window && now > m.until+r.slack {
+	if q.octets > m.window && m.grants > 0 && now > m.until+r.slack {
 		r.Late += n
 	}
 }
