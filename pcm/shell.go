@@ -46,7 +46,7 @@ func (p *Package) Hash() (string, error) {
 	shell := p.shell("")
 	header := p.Header()
 	fmt.Fprintf(h, "%d %s %d %s", len(header), header, len(shell), shell)
-	for _, name := range []string{"pcmh.h", "pcm_arith.h", "pcm_fixed.h", "pcm_cells.h", "pcm_shell.h"} {
+	for _, name := range []string{"pcmh.h", "pcm_arith.h", "pcm_fixed.h", "pcm_cells.h", "pcm_flows.h", "pcm_shell.h"} {
 		data, err := runtime.ReadFile("runtime/" + name)
 		if err != nil {
 			return "", err
@@ -88,6 +88,7 @@ func (p *Package) shell(hash string) string {
 		}
 		w.line(`#include "pcm_arith.h"`)
 	}
+	w.line("#define PCM_ENTRY_INLINE 1")
 	w.line(`#include "pcmh.h"`)
 	w.line(`#include "%s.h"`, p.Name)
 	for _, f := range p.C {
@@ -98,6 +99,7 @@ func (p *Package) shell(hash string) string {
 	w.create()
 	w.accumulate()
 	w.triggers()
+	w.odd()
 	w.take()
 	w.run()
 	w.serve()

@@ -3,21 +3,23 @@ package pcm
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 )
 
 func (w *shellWriter) read() {
 	w.line("static inline void pcm_outputs(const struct pcm_flow *f, struct pcm_output *out)\n{")
-	for _, kind := range Controls() {
-		value := "UINT64_MAX"
-		for i, c := range w.Controls {
-			if c.Kind == kind {
-				value = fmt.Sprintf("pcm_load(&f->ctl[%d])", i)
-				break
-			}
+	w.controls()
+	w.line("\tout->failed = pcm_load(&%s);\n}\n", w.failedCell())
+}
+
+// controls writes those that the package has into out: the first one of each kind.
+func (w *shellWriter) controls() {
+	for i, c := range w.Controls {
+		if !slices.ContainsFunc(w.Controls[:i], func(other Control) bool { return other.Kind == c.Kind }) {
+			w.line("\tout->%s = pcm_load(&f->ctl[%d]);", c.Kind.Field(), i)
 		}
-		w.line("\tout->%s = %s;", kind.Field(), value)
 	}
-	w.line("\tout->failed = pcm_load(&f->failed);\n}\n")
 }
 
 // entries writes the functions of pcm_shell.h that callers use.
@@ -32,7 +34,7 @@ func (w *shellWriter) entries() {
 	w.one()
 	note := ""
 	if w.Snapshot == Synchronous {
-		note = "\n\tf->odd = 1;"
+		note = "\tpcm_odd(f);\n"
 	}
 	w.line(`void pcm_flush(struct pcm_flow *f, const struct pcm_input *in, struct pcm_output *out) { pcm_one(f, in, out); }
 
@@ -44,8 +46,8 @@ void pcm_batch(const struct pcm_event *ev, size_t n, struct pcm_output *out)
 
 int pcm_note(struct pcm_flow *f, const struct pcm_input *in)
 {
-	pcm_accumulate(f, in);%s
-	return !pcm_load(&f->failed) && pcm_due(f, pcm_time(in->now));
+%s	pcm_accumulate(f, in);
+	return !pcm_load(&%s) && pcm_due(f, pcm_time(in->now));
 }
 
 int pcm_serve(struct pcm_flow *f, uint64_t now, struct pcm_output *out)
@@ -56,14 +58,25 @@ int pcm_serve(struct pcm_flow *f, uint64_t now, struct pcm_output *out)
 	out->fired = fired;
 	return !out->failed && pcm_due(f, now);
 }
-`, note)
+`, note, w.failedCell())
 }
 
 // diagnostics writes how tests and diagnostics reach the words of a flow.
 func (w *shellWriter) diagnostics() {
 	plain, poked := "*(pcm_cell *)&f->var[i]", "" // not shared: any access does
 	if w.Snapshot == Synchronous {
-		plain, poked = "f->var[i]", "\n\tf->odd = 1;"
+		plain, poked = "f->var[i]", "\n\tpcm_odd(f);"
+	}
+	var cells, offsets []string
+	for i := range w.Signals {
+		cell := w.cell(i)
+		if cell == "" {
+			continue
+		}
+		cells = append(cells, fmt.Sprintf("\t\tcase %d:\n\t\t\treturn &%s;\n", i, cell))
+		if taken := w.taken(i); taken != "" {
+			offsets = append(offsets, fmt.Sprintf("\tif (part == PCM_PART_SIGNAL && i == %d)\n\t\treturn pcm_load(&%s);\n", i, taken))
+		}
 	}
 	w.line(`static inline pcm_cell *pcm_part_of(struct pcm_flow *f, enum pcm_part part, uint32_t i)
 {
@@ -73,24 +86,34 @@ func (w *shellWriter) diagnostics() {
 	case PCM_PART_VARIABLE:
 		return i < sizeof f->var / sizeof f->var[0] ? &%s : NULL;
 	case PCM_PART_SIGNAL:
-		return i < sizeof f->sig / sizeof f->sig[0] ? &f->sig[i] : NULL;
+		switch (i) {
+%s		}
 	}
 	return NULL;
+}
+
+/* How far the cell of a signal is above its value. */
+static inline uint64_t pcm_above(const struct pcm_flow *f, enum pcm_part part, uint32_t i)
+{
+%s	(void)f;
+	(void)part;
+	(void)i;
+	return 0;
 }
 
 uint64_t pcm_peek(const struct pcm_flow *f, enum pcm_part part, uint32_t i)
 {
 	const pcm_cell *p = pcm_part_of((struct pcm_flow *)f, part, i);
-	return p ? pcm_load(p) : UINT64_MAX;
+	return p ? pcm_load(p) - pcm_above(f, part, i) : UINT64_MAX;
 }
 
 void pcm_poke(struct pcm_flow *f, enum pcm_part part, uint32_t i, uint64_t value)
 {
 	pcm_cell *p = pcm_part_of(f, part, i);%s
 	if (p)
-		pcm_store(p, value);
+		pcm_store(p, value + pcm_above(f, part, i));
 }
-`, plain, poked)
+`, plain, strings.Join(cells, ""), strings.Join(offsets, ""), poked)
 }
 
 // info writes what the shell says of itself.
@@ -104,6 +127,10 @@ func (w *shellWriter) info(hash string) {
 	}
 	kind := [numSnapshots]string{"PCM_SYNCHRONOUS", "PCM_RELAXED", "PCM_ZERO_SKEW", "PCM_BOUNDED_SKEW"}[w.Snapshot]
 	tick := w.Tick.orNS()
-	w.line("const struct pcm_info *pcm_get_info(void)\n{\n\tstatic const struct pcm_info info = {PCM_SHELL_ABI, sizeof(struct pcm_flow), %q, %q, %s, %s, %s, 0, %s, %s, %s}; /* %d sources */\n\treturn &info;\n}",
-		w.Name, hash, wordLiteral(sources), wordLiteral(controls), kind, wordLiteral(w.skew()), wordLiteral(tick.Num), wordLiteral(tick.Den), bits.OnesCount64(sources))
+	size := "sizeof(struct pcm_flow)"
+	if w.Snapshot == Synchronous {
+		size += " + sizeof(struct pcm_rest)"
+	}
+	w.line("const struct pcm_info *pcm_get_info(void)\n{\n\tstatic const struct pcm_info info = {PCM_SHELL_ABI, %s, %q, %q, %s, %s, %s, 0, %s, %s, %s}; /* %d sources */\n\treturn &info;\n}",
+		size, w.Name, hash, wordLiteral(sources), wordLiteral(controls), kind, wordLiteral(w.skew()), wordLiteral(tick.Num), wordLiteral(tick.Den), bits.OnesCount64(sources))
 }

@@ -13,10 +13,14 @@ func (w *shellWriter) take() {
 		for i, s := range w.Signals {
 			switch {
 			case s.Source == ElapsedTime:
+			case w.taken(i) != "":
+				w.line("%ssig[%d] = %s;\n%spcm_store(&%s, pcm_load(&%s) + sig[%d] - %s);", indent, i, w.value(i), indent, w.taken(i), w.taken(i), i, wordLiteral(s.Initial))
+			case s.Reset && w.Snapshot != Synchronous: // an exchange is dear: only of what has come
+				w.line("%ssig[%d] = pcm_look(&%s);\n%sif (sig[%d] != %s)\n%s\tsig[%d] = pcm_swap(&%s, %s);", indent, i, w.cell(i), indent, i, wordLiteral(s.Initial), indent, i, w.cell(i), wordLiteral(s.Initial))
 			case s.Reset:
-				w.line("%ssig[%d] = pcm_swap(&f->sig[%d], %s);", indent, i, i, wordLiteral(s.Initial))
+				w.line("%ssig[%d] = pcm_swap(&%s, %s);", indent, i, w.cell(i), wordLiteral(s.Initial))
 			default:
-				w.line("%ssig[%d] = pcm_look(&f->sig[%d]);", indent, i, i)
+				w.line("%ssig[%d] = pcm_look(&%s);", indent, i, w.cell(i))
 			}
 		}
 	}
@@ -26,11 +30,11 @@ func (w *shellWriter) take() {
 			switch {
 			case s.Source == ElapsedTime || !s.Reset:
 			case s.Accum == Sum:
-				w.line("\tpcm_sum(&f->sig[%d], sig[%d] - %s);", i, i, wordLiteral(s.Initial))
+				w.line("\tpcm_store(&%s, pcm_load(&%s) - sig[%d] + %s);", w.taken(i), w.taken(i), i, wordLiteral(s.Initial))
 			case s.Accum == Last:
-				w.line("\tpcm_unless_newer(&f->sig[%d], %s, sig[%d]);", i, wordLiteral(s.Initial), i)
+				w.line("\tpcm_unless_newer(&%s, %s, sig[%d]);", w.cell(i), wordLiteral(s.Initial), i)
 			default:
-				w.line("\t%s", accumulated(s.Accum, i, fmt.Sprintf("sig[%d]", i)))
+				w.line("\t%s", accumulated(s.Accum, w.cell(i), fmt.Sprintf("sig[%d]", i)))
 			}
 		}
 		w.line("\t(void)f;\n\t(void)sig;\n}\n")
@@ -63,7 +67,7 @@ func (w *shellWriter) skew() uint64 {
 // run writes a run of the handler on a snapshot, and the commit of what it set.
 func (w *shellWriter) run() {
 	first := signalOffset + len(w.Signals)
-	w.line("static inline void pcm_run(struct pcm_flow *f, const uint64_t *sig, uint64_t fired, uint64_t now)\n{")
+	w.line("static PCM_CELL_INLINE int pcm_run(struct pcm_flow *f, const uint64_t *sig, uint64_t fired, uint64_t now)\n{")
 	w.line("\tuint64_t snap[%d];\n\tsnap[0] = fired;\n\tsnap[1] = 0;", max(first+len(w.Controls), first+1))
 	for i := range w.Signals {
 		w.line("\tsnap[%d] = sig[%d];", signalOffset+i, i)
@@ -74,50 +78,52 @@ func (w *shellWriter) run() {
 	w.line("\tint rc = __algorithm_main(snap, f->var);")
 	odd := ""
 	if w.Snapshot == Synchronous {
-		odd = "\n\t\tf->odd = 1;"
+		odd = "\n\t\tpcm_odd(f);"
 	}
-	w.line("\tif (__builtin_expect(rc != PCM_SUCCESS, 0)) {\n\t\tpcm_store(&f->failed, (uint64_t)(int64_t)rc);%s\n\t\treturn;\n\t}", odd)
+	w.line("\tif (__builtin_expect(rc != PCM_SUCCESS, 0)) {\n\t\tpcm_store(&%s, (uint64_t)(int64_t)rc);%s\n\t\treturn rc;\n\t}", w.failedCell(), odd)
 	if odd != "" {
 		w.line("\tif (snap[1])%s", odd)
 	}
 	for i, s := range w.Signals {
 		v := fmt.Sprintf("snap[%d]", signalOffset+i)
-		body := accumulated(s.Accum, i, v)
+		body := accumulated(s.Accum, w.cell(i), v)
 		switch {
 		case s.Source == ElapsedTime:
 			body = fmt.Sprintf("pcm_store(&f->start, now - %s);", v)
 		case s.Accum == Sum && s.Reset:
-			body = fmt.Sprintf("pcm_sum(&f->sig[%d], %s - %s);", i, v, wordLiteral(s.Initial))
+			body = fmt.Sprintf("pcm_sum(&%s, %s - %s);", w.cell(i), v, wordLiteral(s.Initial))
 		case s.Accum == Sum:
-			body = fmt.Sprintf("pcm_sum(&f->sig[%d], %s - sig[%d]);", i, v, i)
+			body = fmt.Sprintf("pcm_sum(&%s, %s - sig[%d]);", w.cell(i), v, i)
 		}
 		w.line("\tif (snap[1] & UINT64_C(1) << %d) { %s }", i, body)
 	}
 	for i := range w.Controls {
 		w.line("\tpcm_store(&f->ctl[%d], snap[%d]);", i, first+i)
 	}
-	w.line("\t(void)now;\n}\n")
+	w.line("\t(void)now;\n\treturn 0;\n}\n")
+	w.line("/* The same, once in the code, for calls that are seldom. */\nstatic __attribute__((noinline)) int pcm_run_apart(struct pcm_flow *f, const uint64_t *sig, uint64_t fired, uint64_t now)\n{\n\treturn pcm_run(f, sig, fired, now);\n}\n")
 }
 
 // serve writes a check and, when a trigger fires, the run. In an asynchronous shell the mask is that of the snapshot: it is what the handler
 // sees the signals of, and what fired at the look before it may have changed.
 func (w *shellWriter) serve() {
 	w.line("static inline uint64_t pcm_once(struct pcm_flow *f, uint64_t now)\n{\n\tuint64_t sig[%d];", len(w.Signals))
-	w.line("\tif (__builtin_expect(pcm_load(&f->failed) != 0, 0))\n\t\treturn 0;")
+	w.line("\tif (__builtin_expect(pcm_load(&%s) != 0, 0))\n\t\treturn 0;", w.failedCell())
 	if w.Snapshot == Synchronous {
-		for i, s := range w.Signals {
-			if s.Source == ElapsedTime {
-				w.line("\tf->sig[%d] = now - f->start;", i)
-			}
-		}
-		w.line("\tconst uint64_t fired = pcm_fired(f->sig, f->base);\n\tif (!fired)\n\t\treturn 0;")
+		w.line("\tpcm_odd(f);")
+		w.looks(func(s Signal) bool { return s.Trigger != nil })
+		w.line("\tconst uint64_t fired = pcm_fired(sig, f->rest->base);\n\tif (!fired)\n\t\treturn 0;")
 		w.line("\tpcm_take(f, sig, now);")
 	} else {
 		w.line("\tif (!pcm_due(f, now) || !pcm_take(f, sig, now))\n\t\treturn 0;")
-		w.line("\tuint64_t base[%d];", len(w.Signals))
+		w.line("\tuint64_t base[%d];", w.numBases())
 		w.bases()
 		w.line("\tconst uint64_t fired = pcm_fired(sig, base);")
 		w.line("\tif (__builtin_expect(!fired, 0)) {\n\t\tpcm_put_back(f, sig);\n\t\treturn 0;\n\t}")
 	}
-	w.line("\tpcm_rebase(f, sig, fired);\n\tpcm_run(f, sig, fired, now);\n\treturn fired;\n}\n")
+	run := "pcm_run"
+	if w.Snapshot == Synchronous {
+		run = "pcm_run_apart"
+	}
+	w.line("\tpcm_rebase(f, sig, fired);\n\t%s(f, sig, fired, now);\n\treturn fired;\n}\n", run)
 }

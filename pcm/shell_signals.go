@@ -25,7 +25,7 @@ func (w *shellWriter) accumulate() {
 		var body []string
 		for i, s := range w.Signals {
 			if s.Source == source && source != ElapsedTime {
-				body = append(body, accumulated(s.Accum, i, w.valueOf(source)))
+				body = append(body, accumulated(s.Accum, w.cell(i), w.valueOf(source)))
 			}
 		}
 		if len(body) > 0 {
@@ -40,8 +40,8 @@ func (w *shellWriter) accumulate() {
 
 var accumulators = [numAccums]string{"pcm_sum", "pcm_min", "pcm_max", "pcm_last"}
 
-func accumulated(a Accum, i int, v string) string {
-	return fmt.Sprintf("%s(&f->sig[%d], %s);", accumulators[a], i, v)
+func accumulated(a Accum, cell, v string) string {
+	return fmt.Sprintf("%s(&%s, %s);", accumulators[a], cell, v)
 }
 
 // triggers writes the trigger check, which changes nothing, and what firing does to the baselines.
@@ -49,18 +49,18 @@ func (w *shellWriter) triggers() {
 	w.line("static inline uint64_t pcm_fired(const uint64_t *sig, const uint64_t *base)\n{\n\tuint64_t fired = 0;")
 	for i, s := range w.Signals {
 		if s.Trigger != nil {
-			w.line("\t%s", fires(i, s, fmt.Sprintf("base[%d]", i)))
+			w.line("\t%s", fires(i, s, fmt.Sprintf("base[%d]", w.base(i))))
 		}
 	}
 	w.line("\t(void)sig;\n\t(void)base;\n\treturn fired;\n}\n")
 	w.line("static inline void pcm_rebase(struct pcm_flow *f, const uint64_t *sig, uint64_t fired)\n{")
 	for i, s := range w.Signals {
-		if s.Trigger != nil && s.Trigger.Mode != Raw {
-			w.line("\tif (fired & UINT64_C(1) << %d)\n\t\tpcm_store(&f->base[%d], sig[%d]);", i, i, i)
+		if s.counts() {
+			w.line("\tif (fired & UINT64_C(1) << %d)\n\t\tpcm_store(&%s, sig[%d]);", i, w.baseCell(i), i)
 		}
 	}
 	w.line("\t(void)f;\n\t(void)sig;\n\t(void)fired;\n}\n")
-	w.line("static inline uint64_t pcm_due(const struct pcm_flow *f, uint64_t now)\n{\n\tuint64_t sig[%d], base[%d];", len(w.Signals), len(w.Signals))
+	w.line("static inline uint64_t pcm_due(const struct pcm_flow *f, uint64_t now)\n{\n\tuint64_t sig[%d], base[%d];", len(w.Signals), w.numBases())
 	w.looks(func(s Signal) bool { return s.Trigger != nil })
 	w.bases()
 	w.line("\t(void)now;\n\treturn pcm_fired(sig, base);\n}\n")
@@ -79,6 +79,22 @@ func fires(i int, s Signal, base string) string {
 	}
 	return fmt.Sprintf("{ const uint64_t v = %s; %s", v, then)
 }
+
+// counts says that the signal's trigger compares a change, and so has a baseline.
+func (s Signal) counts() bool { return s.Trigger != nil && s.Trigger.Mode != Raw }
+
+// base is the place of the i-th signal's baseline.
+func (w *shellWriter) base(i int) int {
+	n := 0
+	for _, s := range w.Signals[:i] {
+		if s.counts() {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *shellWriter) numBases() int { return max(1, w.base(len(w.Signals))) }
 
 // waits says that the signal's trigger, once it has been checked, cannot fire before the signal is touched: it does not hold for what checks
 // and runs leave behind, which is no change since it fired, or the initial value.
@@ -125,7 +141,7 @@ func (w *shellWriter) looks(chosen func(Signal) bool) {
 		case s.Source == ElapsedTime:
 			w.line("\tsig[%d] = now - pcm_load(&f->start);", i)
 		default:
-			w.line("\tsig[%d] = pcm_look(&f->sig[%d]);", i, i)
+			w.line("\tsig[%d] = %s;", i, w.value(i))
 		}
 	}
 }
@@ -133,8 +149,8 @@ func (w *shellWriter) looks(chosen func(Signal) bool) {
 // bases reads the baselines into base.
 func (w *shellWriter) bases() {
 	for i, s := range w.Signals {
-		if s.Trigger != nil && s.Trigger.Mode != Raw {
-			w.line("\tbase[%d] = pcm_load(&f->base[%d]);", i, i)
+		if s.counts() {
+			w.line("\tbase[%d] = pcm_load(&%s);", w.base(i), w.baseCell(i))
 		}
 	}
 }

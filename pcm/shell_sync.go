@@ -20,6 +20,10 @@ func (w *shellWriter) one() {
 `)
 		return
 	}
+	if w.quick() {
+		w.oneQuick()
+		return
+	}
 	all := func(Signal) bool { return true }
 	w.line("static inline void pcm_one(struct pcm_flow *restrict f, const struct pcm_input *restrict in, struct pcm_output *restrict out)\n{")
 	w.line("\tconst uint64_t mask = in->mask, now = pcm_time(in->now);\n\tuint64_t sig[%d], fired = 0;", len(w.Signals))
@@ -31,9 +35,9 @@ func (w *shellWriter) one() {
 			if s.Source != source || source == ElapsedTime {
 				continue
 			}
-			body = append(body, fmt.Sprintf("%s(&sig[%d], %s); f->sig[%d] = sig[%d];", accumulators[s.Accum], i, w.valueOf(source), i, i))
+			body = append(body, fmt.Sprintf("%s(&sig[%d], %s); %s = sig[%d];", accumulators[s.Accum], i, w.valueOf(source), w.cell(i), i))
 			if s.Trigger != nil && s.waits() {
-				body = append(body, fires(i, s, fmt.Sprintf("f->base[%d]", i)))
+				body = append(body, fires(i, s, w.baseCell(i)))
 			}
 		}
 		if len(body) > 0 {
@@ -42,16 +46,16 @@ func (w *shellWriter) one() {
 	}
 	for i, s := range w.Signals {
 		if s.Trigger != nil && !s.waits() {
-			w.line("\t%s", fires(i, s, fmt.Sprintf("f->base[%d]", i)))
+			w.line("\t%s", fires(i, s, w.baseCell(i)))
 		}
 	}
 	w.line("\t} else {\n\tpcm_accumulate(f, in);")
 	w.looks(all)
-	w.line("\tif (!f->failed) {\n\t\tfired = pcm_fired(sig, f->base);\n\t\tf->odd = 0;\n\t}\n\t}")
+	w.line("\tif (!f->rest->failed) {\n\t\tfired = pcm_fired(sig, f->rest->base);\n\t\tf->odd = 0;\n\t}\n\t}")
 	w.line("\tif (fired) {")
 	for i, s := range w.Signals {
 		if s.Reset && s.Source != ElapsedTime {
-			w.line("\t\tf->sig[%d] = %s;", i, wordLiteral(s.Initial))
+			w.line("\t\t%s = %s;", w.cell(i), wordLiteral(s.Initial))
 		}
 	}
 	w.line("\t\tpcm_rebase(f, sig, fired);\n\t\tpcm_run(f, sig, fired, now);\n\t}")

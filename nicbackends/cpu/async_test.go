@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pcmlab/pcmlab/pcm"
@@ -229,10 +230,71 @@ int algorithm_main()
 }
 `
 
-// TestSync_looksAtWhatMayFire: the synchronous shell looks at most triggers only when their signal was touched. In any order of flushes, notes and
-// serves it decides as the asynchronous one, which looks at all of them each time.
+// Every trigger fires on a change: such a shell is quick, and keeps neither baselines nor what is set back between flushes.
+const everyChange = `algorithm: {name: every_change}
+signals:
+  - {name: A, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_threshold: 1}
+  - {name: B, type: PCM_SIG_ACK, accumulation: PCM_SIG_ACCUM_SUM, trigger_type: PCM_SIG_TRIGGER_DELTA, trigger_op: ">", trigger_threshold: 0, reset_upon_trigger: "false"}
+  - {name: C, type: PCM_SIG_QUEUE, accumulation: PCM_SIG_ACCUM_LAST, trigger_type: PCM_SIG_TRIGGER_MAGNITUDE, trigger_op: "!=", trigger_threshold: 0, reset_upon_trigger: "false"}
+  - {name: D, type: PCM_SIG_NACK, accumulation: PCM_SIG_ACCUM_MAX, trigger_op: ">", trigger_threshold: 0}
+  - {name: E, type: PCM_SIG_RTO, accumulation: PCM_SIG_ACCUM_SUM, trigger_type: PCM_SIG_TRIGGER_DELTA, trigger_threshold: 1, reset_upon_trigger: "false"}
+  - {name: F, type: PCM_SIG_LOOPBACK, accumulation: PCM_SIG_ACCUM_LAST, trigger_threshold: 1}
+  - {name: G, type: PCM_SIG_RTT, accumulation: PCM_SIG_ACCUM_MIN, trigger_op: "!=", trigger_threshold: 2**64 - 1}
+  - {name: H, type: PCM_SIG_TX_BYTES, accumulation: PCM_SIG_ACCUM_SUM, initial_value: 3}
+  - {name: I, type: PCM_SIG_IN_FLIGHT, accumulation: PCM_SIG_ACCUM_LAST}
+  - {name: J, type: PCM_SIG_CNP, accumulation: PCM_SIG_ACCUM_SUM, reset_upon_trigger: "false"}
+  - {name: T, type: PCM_SIG_ELAPSED_TIME, accumulation: PCM_SIG_ACCUM_LAST, reset_upon_trigger: "false"}
+controls:
+  - {name: CWND, type: PCM_CTRL_CWND}
+  - {name: RATE, type: PCM_CTRL_RATE, initial_value: 7}
+variables:
+  - {name: SEEN, type: uint, arr_len: 7}
+`
+
+const everyChangeC = `#include "pcmh.h"
+#include "every_change.h"
+int algorithm_main()
+{
+	pcm_uint fired = get_signal_trigger_mask();
+	for (int i = 0; i < 7; i++)
+		set_arr_uint(SEEN, i, get_arr_uint(SEEN, i) + (fired >> i & 1));
+	set_control(CWND, HASH(get_control(CWND) + get_signal(A) + get_signal(B) + get_signal(C) + get_signal(D) + get_signal(G) + get_signal(H) + get_signal(I) + get_signal(J) + get_signal(T) + fired));
+	if (get_control(CWND) % 16 == 0)
+		set_control(RATE, get_signal(H));
+	if (get_control(CWND) % 16 == 1)
+		update_signal(E, 1); /* fires at the next look, without an event */
+	if (get_control(CWND) % 16 == 2)
+		set_signal(F, 1);
+	if (get_control(CWND) % 16 == 3)
+		update_signal(H, 5); /* is left for the next run */
+	if (get_control(CWND) % 16 == 4)
+		update_signal(A, -1);
+	if (get_control(CWND) % 16 == 5)
+		set_signal(T, 0);
+	return PCM_SUCCESS;
+}
+`
+
+// TestSync_looksAtWhatMayFire: the synchronous shell looks at most triggers only when their signal was touched, and keeps little of what changes
+// between two flushes when every change makes the handler run. In any order of flushes, notes, serves and what tests poke it decides as the
+// asynchronous one, which looks at all of them each time.
 func TestSync_looksAtWhatMayFire(t *testing.T) {
-	sync, async := written(t, "every_trigger", everyTrigger, everyTriggerC, Options{}), written(t, "every_trigger", everyTrigger, everyTriggerC, Options{Snapshot: "zero-skew"})
+	for _, c := range []struct {
+		name, spec, source string
+		triggers           int
+		quick              bool
+	}{{"every_trigger", everyTrigger, everyTriggerC, 8, false}, {"every_change", everyChange, everyChangeC, 7, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			sync, async := written(t, c.name, c.spec, c.source, Options{}), written(t, c.name, c.spec, c.source, Options{Snapshot: "zero-skew"})
+			if text, err := sync.Shell(); err != nil || strings.Contains(text, "pcm_quick(") != c.quick {
+				t.Errorf("the shell is quick: %v, want %v (%v)", !c.quick, c.quick, err)
+			}
+			inAnyOrder(t, sync, async, c.triggers)
+		})
+	}
+}
+
+func inAnyOrder(t *testing.T, sync, async *built, triggers int) {
 	var flows [2]*shell.Flow
 	for i, b := range []*built{sync, async} {
 		f, err := b.shell.NewFlow(0, 1)
@@ -246,7 +308,11 @@ func TestSync_looksAtWhatMayFire(t *testing.T) {
 	now := uint64(0)
 	for i := range 20_000 {
 		now += rng.Uint64N(3000)
-		in, how := anything(rng, now), rng.IntN(4)
+		in, how := anything(rng, now), rng.IntN(8)
+		if rng.IntN(2) == 0 { // few sources at once, as events are
+			in.Mask &= 1<<rng.IntN(20) | 1<<rng.IntN(20)
+		}
+		poked, value := rng.IntN(2), rng.Uint64N(4)
 		var out [2]shell.Output
 		var due [2]bool
 		for k, f := range flows {
@@ -255,6 +321,11 @@ func TestSync_looksAtWhatMayFire(t *testing.T) {
 				due[k] = f.Note(in)
 			case 1:
 				due[k] = f.Serve(now, &out[k])
+			case 2:
+				if i%8 == 0 {
+					f.Poke(shell.Signal, poked, value)
+				}
+				f.Read(&out[k])
 			default:
 				f.Flush(in, &out[k])
 			}
@@ -262,13 +333,59 @@ func TestSync_looksAtWhatMayFire(t *testing.T) {
 		if out[0] != out[1] || due[0] != due[1] {
 			t.Fatalf("call %d, way %d, %+v: synchronous %+v %v, asynchronous %+v %v", i, how, *in, out[0], due[0], out[1], due[1])
 		}
+		if a, b := words(sync, flows[0]), words(async, flows[1]); i%64 == 0 && !slices.Equal(a, b) {
+			t.Fatalf("after call %d %v and %v", i, a, b)
+		}
 	}
-	for i := range 8 {
+	for i := range triggers {
 		if n := flows[0].Peek(shell.Variable, i); n == 0 {
 			t.Errorf("trigger %d never fired", i)
 		}
 	}
 	if a, b := words(sync, flows[0]), words(async, flows[1]); !slices.Equal(a, b) {
 		t.Errorf("at the end %v and %v", a, b)
+	}
+}
+
+// TestFlows_areTakenAgain: a flow of a synchronous shell that is destroyed is the next one's memory, of which it sees nothing; each
+// flow begins a cache line.
+func TestFlows_areTakenAgain(t *testing.T) {
+	b := loadCounted(t, Options{})
+	s := buildPackage(t, b, Options{}).shell
+	var flows []*shell.Flow
+	seen := map[uintptr]bool{}
+	for range 1000 {
+		f, err := s.NewFlow(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[f.Handle()] || f.Handle()%64 != 0 {
+			t.Fatalf("a flow at %#x", f.Handle())
+		}
+		seen[f.Handle()] = true
+		in, out := &shell.Input{}, shell.Output{}
+		give(in, pcm.ACK, 1)
+		give(in, pcm.TXBytes, 9)
+		f.Flush(in, &out)
+		f.Note(in)
+		flows = append(flows, f)
+	}
+	for _, f := range flows {
+		f.Close()
+	}
+	for range 1000 {
+		f, err := s.NewFlow(0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if !seen[f.Handle()] {
+			t.Fatalf("a flow at %#x, which is new", f.Handle())
+		}
+		delete(seen, f.Handle())
+		var out shell.Output
+		if f.Read(&out); out.CWND != 0 || out.Failed != 0 || f.Peek(shell.Variable, 0) != 0 || f.Peek(shell.Signal, 1) != 5 || f.Serve(0, &out) || out.Fired != 0 {
+			t.Fatalf("a new flow has %+v, %d runs, signal %d", out, f.Peek(shell.Variable, 0), f.Peek(shell.Signal, 1))
+		}
 	}
 }

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PCM_SHELL_ABI 2
+#define PCM_SHELL_ABI 3
 
 #ifndef PCM_SHELL_EXPORT /* a shell's build says how its interface is made visible */
 #define PCM_SHELL_EXPORT
@@ -28,12 +28,17 @@ struct pcm_input {
 	uint64_t cnp, tx_bytes, queue, pull_target, loopback;
 };
 
-/* What the flow is to do. A control that the package does not have is all ones. */
+/*
+ * What the flow is to do. A shell writes the controls that its package has, fired and failed; the others stay as they are, so that nothing
+ * is written twice that never changes. Begin with PCM_OUTPUT_NONE, in which every control is all ones.
+ */
 struct pcm_output {
 	uint64_t cwnd, rate, ev, pull_no, rtt_probe;
 	uint64_t fired;  /* mask of the signals that made the handler run at this call; 0: it did not */
 	uint64_t failed; /* what the handler returned when it failed, which stopped it for this flow; 0: it goes on */
 };
+
+#define PCM_OUTPUT_NONE {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 0, 0}
 
 struct pcm_flow;
 

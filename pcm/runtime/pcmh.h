@@ -26,7 +26,11 @@ typedef int64_t pcm_int;
 
 /* int algorithm_main() { ... } defines the entry. */
 #define algorithm_main() __algorithm_main(ALGO_CTX_ARGS)
+#ifdef PCM_ENTRY_INLINE /* a shell that has several places where it runs wants it in each of them */
+static PCM_FORCE_INLINE int __algorithm_main(ALGO_CTX_ARGS);
+#else
 static inline int __algorithm_main(ALGO_CTX_ARGS);
+#endif
 
 /* Signals. */
 #define get_signal_trigger_mask() (pcm_snapshot[MASK_OFFSET])

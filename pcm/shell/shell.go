@@ -7,6 +7,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -15,7 +16,7 @@ import (
 )
 
 // abi is PCM_SHELL_ABI of pcm_shell.h.
-const abi = 2
+const abi = 3
 
 // Input is struct pcm_input. Bit i of Mask says that the i-th field behind Now counts; times are ns, or the ticks that the shell was built for.
 type Input struct {
@@ -44,6 +45,8 @@ type Shell struct {
 	Sources, Controls uint64 // masks of inputs and outputs
 	Kind              Kind
 	Skew              uint64 // of BoundedSkew, in updates
+
+	none Output // what a shell does not write: see Output
 
 	create, destroy, flush, batch, read, note, serve, peek, poke uintptr
 }
@@ -97,6 +100,7 @@ func Open(path string) (*Shell, error) {
 	}
 	s.Name, s.Hash, s.FlowBytes, s.Sources, s.Controls = text(i.name), text(i.hash), int(i.flowBytes), i.sources, i.controls
 	s.Kind, s.Skew = Kind(i.kind), i.skew
+	s.none = Output{CWND: math.MaxUint64, Rate: math.MaxUint64, EV: math.MaxUint64, PullNo: math.MaxUint64, RTTProbe: math.MaxUint64}
 	return s, nil
 }
 
@@ -153,6 +157,7 @@ func (f *Flow) Handle() uintptr { return f.at }
 
 // Flush takes what happened and says what to do.
 func (f *Flow) Flush(in *Input, out *Output) {
+	*out = f.shell.none
 	call(f.shell.flush, f.at, uintptr(unsafe.Pointer(in)), uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(out)
@@ -167,6 +172,7 @@ func (f *Flow) Note(in *Input) (due bool) {
 
 // Serve is the control plane's half: it runs the handler if a trigger fires now, and says what to do and whether it is due again.
 func (f *Flow) Serve(now uint64, out *Output) (due bool) {
+	*out = f.shell.none
 	v := call(f.shell.serve, f.at, uintptr(now), uintptr(unsafe.Pointer(out)))
 	runtime.KeepAlive(out)
 	return int32(v) != 0
@@ -174,6 +180,7 @@ func (f *Flow) Serve(now uint64, out *Output) (due bool) {
 
 // Read says what to do, without an event.
 func (f *Flow) Read(out *Output) {
+	*out = f.shell.none
 	call(f.shell.read, f.at, uintptr(unsafe.Pointer(out)), 0)
 	runtime.KeepAlive(out)
 }
@@ -184,6 +191,9 @@ func (s *Shell) Batch(events []Event, out []Output) {
 		return
 	}
 	_ = out[len(events)-1]
+	for i := range events {
+		out[i] = s.none
+	}
 	call(s.batch, uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&out[0])))
 	runtime.KeepAlive(events)
 	runtime.KeepAlive(out)

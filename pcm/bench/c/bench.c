@@ -128,7 +128,7 @@ static inline uint64_t sum_of(const struct pcm_output *o) { return o->cwnd + o->
 static void loop_sync(struct row *r, struct bench_work *w)
 {
 	struct pcm_input in = BENCH_ONES;
-	struct pcm_output out = {.fired = 1};
+	struct pcm_output out = PCM_OUTPUT_NONE; out.fired = 1;
 	uint64_t calls = 0, sum = 0;
 	for (uint64_t i = 0; i < w->n; i++) {
 		struct bench_step s = bench_next(w);
@@ -144,7 +144,7 @@ static void loop_sync(struct row *r, struct bench_work *w)
 static void loop_alone(struct row *r, struct bench_work *w)
 {
 	struct pcm_input in = BENCH_ONES;
-	struct pcm_output out = {0};
+	struct pcm_output out = PCM_OUTPUT_NONE;
 	uint64_t calls = 0, sum = 0;
 	for (uint64_t i = 0; i < w->n; i++) {
 		struct bench_step s = bench_next(w);
@@ -183,7 +183,7 @@ static void loop_datapath(struct worker *me)
 	struct bench_work *w = me->work;
 	struct ring *ring = me->ring;
 	struct pcm_input in = BENCH_ONES;
-	struct pcm_output out = {0};
+	struct pcm_output out = PCM_OUTPUT_NONE;
 	uint64_t sum = 0, head = 0, tail = 0, full = 0;
 	for (uint64_t i = 0; i < w->n; i++) {
 		struct bench_step s = bench_next(w);
@@ -221,7 +221,7 @@ static void loop_control(struct worker *me)
 	struct row *r = me->row;
 	struct bench_work *w = me->work;
 	struct ring *ring = me->ring;
-	struct pcm_output out = {0};
+	struct pcm_output out = PCM_OUTPUT_NONE;
 	uint64_t calls = 0, tail = 0;
 	for (;;) {
 		uint32_t taken[TAKE];

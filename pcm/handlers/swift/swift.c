@@ -30,10 +30,8 @@ static inline pcm_frac share_left(pcm_frac delay, pcm_frac target)
 int algorithm_main()
 {
 	pcm_uint fired = get_signal_trigger_mask(), now = get_signal(NOW), rtt = get_signal(RTT), before = get_control(CWND), cwnd = before;
-	pcm_uint acked = get_signal(ACKED_BYTES) - get_var_uint(PREV_ACKED_BYTES);
 	bool can_decrease = now - get_var_uint(T_LAST_DEC) >= get_var_uint(RTT_EST); /* before the estimate moves */
 
-	set_var_uint(PREV_ACKED_BYTES, get_signal(ACKED_BYTES));
 	if (rtt)
 		set_var_uint(RTT_EST, get_var_uint(RTT_EST) ? 7 * get_var_uint(RTT_EST) / 8 + rtt / 8 : rtt);
 
@@ -52,7 +50,7 @@ int algorithm_main()
 
 		set_var_uint(RETX, 0);
 		if (delay < target)
-			cwnd += cwnd < MSS ? AI * acked : AI * MSS * acked / cwnd;
+			cwnd += cwnd < MSS ? AI * get_signal(ACKED_BYTES) : AI * MSS * get_signal(ACKED_BYTES) / cwnd;
 		else if (can_decrease)
 			cwnd = frac_scale(cwnd, share_left(delay, target));
 	}

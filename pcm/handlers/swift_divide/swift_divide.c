@@ -20,10 +20,9 @@ static inline pcm_frac target_delay(pcm_frac window)
 int algorithm_main()
 {
 	pcm_uint fired = get_signal_trigger_mask(), now = get_signal(NOW), rtt = get_signal(RTT), before = get_control(CWND), cwnd;
-	pcm_frac window = frac_of_uint(before), acked = frac_of_uint(get_signal(ACKED_BYTES) - get_var_uint(PREV_ACKED_BYTES));
+	pcm_frac window = frac_of_uint(before), acked = frac_of_uint(get_signal(ACKED_BYTES));
 	bool can_decrease = now - get_var_uint(T_LAST_DEC) >= get_var_uint(RTT_EST); /* before the estimate moves */
 
-	set_var_uint(PREV_ACKED_BYTES, get_signal(ACKED_BYTES));
 	if (rtt)
 		set_var_uint(RTT_EST, get_var_uint(RTT_EST) ? 7 * get_var_uint(RTT_EST) / 8 + rtt / 8 : rtt);
 

@@ -88,7 +88,7 @@ public:
 		stop();
 		number_ = number;
 		for (const pcm_api *h : handlers()) {
-			One one{h, h->create(now_ns, number), {}};
+			One one{h, h->create(now_ns, number), PCM_OUTPUT_NONE};
 			if (!one.state) {
 				std::fprintf(stderr, "pcm: no memory for another flow of %s\n", h->info()->name);
 				std::abort();
