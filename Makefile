@@ -9,7 +9,7 @@ LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbac
 
 export CGO_ENABLED = 0
 
-.PHONY: all setup build demo regression test check unit lab bench fuzz mutants cross clean
+.PHONY: all setup build demo regression test check unit lab bench bench-fanout fuzz mutants cross clean
 
 all: build
 
@@ -48,6 +48,11 @@ cross: ## the pushed binary on amd64 and arm64, the offline verbs on macOS
 
 bench: ## every benchmark, with the figures that docs/performance.md quotes
 	$(GO) test -run '^$$' -bench . -benchtime=2s $$($(GO) list ./... | grep -v /cmd/)
+
+bench-fanout: ## ten commands on twenty hosts: Ansible beside pcmlab, with the ratio (installs ansible-core)
+	@command -v ansible-playbook >/dev/null || { test "$$(id -u)" = 0 || { echo "first: sudo apt-get install ansible-core" >&2; exit 1; }; \
+		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ansible-core >/dev/null; }
+	$(GO) test -run '^$$' -bench Fanout -benchtime 3x ./inventory/remote
 
 fuzz: ## each fuzzer for FUZZTIME
 	.ci/fuzz $(FUZZTIME)

@@ -11,7 +11,7 @@ import (
 
 // linuxVerbs are the verbs that need Linux on this very machine: packets, the software NIC and switch, the guard.
 func linuxVerbs(e *env) []*cobra.Command {
-	return []*cobra.Command{newCaptureCommand(e), newNICCommand(e), newFabricCommand(), newFabricCounters(e), newGuardCommand()}
+	return []*cobra.Command{newCaptureCommand(e), newNICCommand(e), newFabricCommand(), newFabricCounters(e), newGuardCommand(), newProbeCommand(e)}
 }
 
 func newCaptureCommand(e *env) *cobra.Command {

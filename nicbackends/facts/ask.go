@@ -102,7 +102,7 @@ func Read(ctx context.Context, h remote.Host, q Question) (Facts, error) {
 		defer out.Close()
 	}
 	res, err := h.Run(ctx, c)
-	f := parse(string(res.Stdout), nonce, q)
+	f := Parse(string(res.Stdout), nonce, q)
 	if clock != nil {
 		o, at := clock.result()
 		f.Offset, f.ClockNS = &o, at

@@ -53,7 +53,7 @@ func TestRead_fakeConnectX(t *testing.T) {
 				}
 				path = link
 			}
-			f := parse(runScript(t, path, mlx5Tree(t, nil), node1), nonce, node1)
+			f := Parse(runScript(t, path, mlx5Tree(t, nil), node1), nonce, node1)
 			want := map[string]string{
 				"hostname": "node1", "kernel": "6.8.0-51-generic", "machine": "x86_64", "system": "Ubuntu 24.04.1 LTS", "cpus": "64", "cpu": "Intel(R) Xeon(R) Gold 6338",
 				"governor": "performance powersave", "smt": "on", "numa_nodes": "0-1", "clock_source": "tsc", "huge_pages": "2048kB: 500 of 512 free",
@@ -119,7 +119,7 @@ func TestRead_saysWhyNot(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			f := parse(runScript(t, "sh", mlx5Tree(t, tc.change), node1), nonce, node1)
+			f := Parse(runScript(t, "sh", mlx5Tree(t, tc.change), node1), nonce, node1)
 			got := regexp.MustCompile(`table line \d+`).ReplaceAllString(f.flat()[tc.key], "table line N") // folders have no order
 			if got != tc.want {
 				t.Errorf("%s (%s):\n got %q\nwant %q", tc.key, tc.why, got, tc.want)
@@ -135,9 +135,9 @@ func TestRead_saysWhyNot(t *testing.T) {
 func TestParse_cutAnywhere(t *testing.T) {
 	t.Parallel()
 	out := runScript(t, "sh", mlx5Tree(t, nil), node1)
-	whole := parse(out, nonce, node1).Flat()
+	whole := Parse(out, nonce, node1).Flat()
 	for n := 0; n < len(out)-len(nonce)-5; n += 37 {
-		f := parse(out[:n], nonce, node1)
+		f := Parse(out[:n], nonce, node1)
 		if f.Cut == "" {
 			t.Fatalf("cut after %d of %d bytes, and nothing says so", n, len(out))
 		}
@@ -267,7 +267,7 @@ func FuzzParse(f *testing.F) {
 	}
 	control := regexp.MustCompile(`[\x00-\x1f\x7f]`)
 	f.Fuzz(func(t *testing.T, out string) {
-		got := parse(out, nonce, node1)
+		got := Parse(out, nonce, node1)
 		complete(t, got)
 		for k, v := range got.flat() {
 			if control.MatchString(v) {

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// parse makes facts of what the script printed. Whatever it printed, each value is one or says why it is none.
-func parse(out, nonce string, q Question) Facts {
+// Parse makes facts of what the script printed, as Read and records of it have it. Whatever it printed, each value is one or
+// says why it is none.
+func Parse(out, nonce string, q Question) Facts {
 	it := parseItems(out, nonce)
 	f := Facts{
 		Hostname: it.value("hostname"), BootID: it.value("boot_id"), Kernel: it.value("kernel"), Machine: it.value("machine"),

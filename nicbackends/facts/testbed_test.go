@@ -30,7 +30,7 @@ func TestRead_testbedRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := parse(string(b), nonce, rxe0)
+		f := Parse(string(b), nonce, rxe0)
 		complete(t, f)
 		got := f.Flat()
 		for _, name := range twenty {
