@@ -48,7 +48,7 @@ func TestCheck_virtualLab(t *testing.T) {
 	if o.code != 1 || bad.Host != "h2" || bad.What != "MTU" || !strings.Contains(bad.Fix, "ip link set eth0 mtu 4200") {
 		t.Errorf("exit %d, %+v, want the MTU of h2 with its fix", o.code, bad)
 	}
-	o = h.run("ping", "-i", "virtual-4")
+	o = h.run("ping", "-i", "virtual-4", "-o", "json")
 	if o.code != 1 || !strings.Contains(o.stdout, "larger than the interface's MTU here") {
 		t.Errorf("ping: exit %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
