@@ -16,6 +16,12 @@ type filter struct {
 	pfc   bool     // MAC control frames
 }
 
+// CheckFilter says what is wrong with a TapOptions.Filter.
+func CheckFilter(text string) error {
+	_, _, err := parseFilter(text)
+	return err
+}
+
 // parseFilter understands terms joined by "or": roce, pfc, udp port N. all is true for the empty text.
 func parseFilter(text string) (f filter, all bool, err error) {
 	if strings.TrimSpace(text) == "" || strings.TrimSpace(text) == "all" {

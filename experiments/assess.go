@@ -28,6 +28,7 @@ type AnalysisInput struct {
 	Names    map[string]string      `json:"names"` // data address -> host
 	Counters *analysis.CounterDelta `json:"counters"`
 	Calls    []string               `json:"handler_calls,omitempty"` // logs of handlers' invocations
+	RDCCPort uint16                 `json:"rdcc_port,omitempty"`     // 0: the run was not under credit control
 }
 
 // CaptureInput is one capture of a bundle.
@@ -40,6 +41,7 @@ type CaptureInput struct {
 // assess does all that needs no host: analysis, expectations, agreement of the counts.
 func (r *Runner) assess(ctx context.Context) error {
 	defer r.handlerChecks()
+	defer r.rdccChecks()
 	in := r.analysisInput()
 	if len(in.Captures) == 0 {
 		r.result.warn("nothing was captured: what the wire carried is not measured")
@@ -68,7 +70,7 @@ func (r *Runner) assess(ctx context.Context) error {
 // analysisInput describes what was captured, with paths as in the bundle.
 func (r *Runner) analysisInput() AnalysisInput {
 	in := AnalysisInput{Schema: "pcmlab/analysis-input/v1", Captures: []CaptureInput{}, Phases: []analysis.Phase{}, BinNS: int64(r.Playbook.Bin), Scale: r.plan.Scale,
-		LinkBps: r.plan.BottleneckRateBps, Names: map[string]string{}}
+		LinkBps: r.plan.BottleneckRateBps, Names: map[string]string{}, RDCCPort: r.plan.port()}
 	for _, c := range r.plan.Captures {
 		if st, err := os.Stat(filepath.Join(r.bundle.Dir, filepath.FromSlash(c.File))); err == nil && st.Size() > 0 {
 			in.Captures = append(in.Captures, CaptureInput{c.File, c.Tap, c.Judge})
@@ -124,7 +126,7 @@ func AnalyzeBundle(ctx context.Context, dir string) (*analysis.Document, error) 
 
 func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis.Document, error) {
 	o := analysis.Options{Bin: time.Duration(in.BinNS), Phases: in.Phases, TimeScale: in.Scale, LinkRateBps: in.LinkBps,
-		Names: map[netip.Addr]string{}, Counters: in.Counters}
+		Names: map[netip.Addr]string{}, Counters: in.Counters, RDCCPort: in.RDCCPort}
 	for addr, name := range in.Names {
 		a, err := netip.ParseAddr(addr)
 		if err != nil {

@@ -27,6 +27,7 @@ type Plan struct {
 	Checks   []PlannedCheck   `json:"checks"`
 	Handlers []PlannedHandler `json:"handlers"`
 	Settings []PlannedSetting `json:"settings,omitempty"`
+	RDCC     *PlannedRDCC     `json:"rdcc,omitempty"` // nil: the playbook does not speak of it
 	Notes    []string         `json:"notes"`
 	Duration time.Duration    `json:"duration_ns"` // of all phases
 	// Bottleneck is the link into the receiver that all flows share, as built; "" and 0 when there is none to name.
@@ -67,6 +68,7 @@ type PlannedCapture struct {
 	Command []string `json:"command"`
 	File    string   `json:"file"` // in the bundle
 	snaplen int
+	filter  string
 	tap     *inventory.Tap
 }
 
@@ -107,12 +109,17 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 	b.bottleneck()
 	caps, backendErr := b.capabilities(backends)
 	if backendErr == nil {
-		backendErr = b.handlers(backends)
+		backendErr = errors.Join(b.handlers(backends), b.rdcc(backends))
+		b.rdccCaps(caps)
+		b.captureRDCC()
 	}
 	for _, e := range p.Expect {
 		skip := e.Skip
 		if skip == "" {
 			skip = missingCaps(e.Needs, caps)
+		}
+		if skip == "" {
+			skip = b.withoutRDCC(e)
 		}
 		plan.Checks = append(plan.Checks, PlannedCheck{e.Name, e.Expr.Text, skip})
 	}
@@ -192,7 +199,7 @@ func (b *planner) flows() {
 		}
 		pf := PlannedFlow{Name: f.Name, From: f.From, To: f.To, Begin: b.p.Phases[f.Start].Begin, Duration: f.Duration, Port: port,
 			fromNIC: from, toNIC: to}
-		pf.params = b.p.Traffic
+		pf.params = f.Traffic
 		pf.params.Port, pf.params.Duration = port, f.Duration
 		pf.Server, pf.Client = shownArgs(pf.params.On(to).ServerArgs(), to), shownArgs(pf.params.On(from).ClientArgs(to.IP.Addr().String()), from)
 		b.takePart(f.From, "sends "+f.Name)
@@ -228,7 +235,7 @@ func (b *planner) captures() {
 			b.doc.Errorf(spec.P("captures", i, "tap"), spec.Suggest(c.Tap, names), "the lab has no tap %q", c.Tap)
 			continue
 		}
-		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + ".pcapng", snaplen: c.Snaplen, tap: tap}
+		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + ".pcapng", snaplen: c.Snaplen, filter: "roce", tap: tap}
 		pc.Command = captureCommand(pc, "<run>/"+c.Tap+".pcapng")
 		b.takePart(tap.Host, "captures "+c.Tap)
 		b.Captures = append(b.Captures, pc)
@@ -243,8 +250,21 @@ func (b *planner) captures() {
 	}
 }
 
+// captureRDCC has the taps keep control datagrams, too.
+func (b *planner) captureRDCC() {
+	port := b.port()
+	if port == 0 {
+		return
+	}
+	for i := range b.Captures {
+		c := &b.Captures[i]
+		c.filter = fmt.Sprintf("roce or udp port %d", port)
+		c.Command = captureCommand(*c, "<run>/"+c.Tap+".pcapng")
+	}
+}
+
 func captureCommand(c PlannedCapture, file string) []string {
-	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", "roce", "-o", "json"}
+	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", c.filter, "-o", "json"}
 }
 
 // bottleneck is the link into the only receiver; with several receivers there is no one link to name.

@@ -236,7 +236,7 @@ func (b *planner) leaveOut(s *sender, resolved []nicbackends.Handler) (flows [][
 	}
 	decides := make([][]string, len(resolved))
 	for _, f := range s.flows {
-		for pair := range b.p.Traffic.QPs {
+		for pair := range b.p.flow(f.name).Traffic.QPs {
 			for _, i := range inventory.ChooseHandlers(rules, inventory.FlowKey{To: f.to, DSCP: s.nic.DSCP, QP: pair + 1}) {
 				if !slices.Contains(decides[i], f.name) {
 					decides[i] = append(decides[i], f.name)

@@ -28,6 +28,7 @@ type Playbook struct {
 	Handler    string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
 	Diagnostic bool               // every invocation of a handler is logged
 	Setup      []Setting          // changed before, put back after
+	RDCC       *RDCC              // nil: the playbook does not speak of it
 	Flows      []Flow
 	Phases     []Phase
 	Trims      Trims
@@ -55,7 +56,8 @@ type Role struct {
 // of phase Stop (an index one past the last phase means the end).
 type Flow struct {
 	Name, From, To string
-	Handler        string // of it alone; "": the playbook's or the lab's
+	Handler        string          // of it alone; "": the playbook's or the lab's
+	Traffic        perftest.Params // the playbook's, with what the flow has of its own
 	Start, Stop    int
 	Duration       time.Duration
 }
@@ -163,6 +165,7 @@ func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
 	p.buildSetup(f)
 	p.buildFlows(f, hosts)
 	p.buildPhases(f)
+	p.buildRDCC(f, hosts)
 	p.checkTool(f)
 	p.Trims = Trims{parseTrim(f.Measure.TrimStart), parseTrim(f.Measure.TrimEnd)}
 	for i, ph := range p.Phases {
@@ -268,7 +271,12 @@ func (p *Playbook) buildFlows(f *playbookFile, hosts map[string]bool) {
 	}
 	slices.Sort(known)
 	for _, e := range f.Flows {
-		flow := Flow{Name: e.Key, From: e.Value.From, To: e.Value.To, Handler: bookHandler(p.doc.File, e.Value.Handler), Start: -1, Stop: len(f.Phases)}
+		flow := Flow{Name: e.Key, From: e.Value.From, To: e.Value.To, Handler: bookHandler(p.doc.File, e.Value.Handler), Traffic: p.Traffic, Start: -1, Stop: len(f.Phases)}
+		if p.Traffic.AllSizes && e.Value.Size != nil {
+			p.doc.Errorf(spec.P("flows", e.Key, "size"), "leave one of them out", "traffic.args has -a: all sizes")
+		}
+		flow.Traffic.Size = orOwn(e.Value.Size, flow.Traffic.Size)
+		flow.Traffic.QPs, flow.Traffic.TxDepth = orOwn(e.Value.QPs, flow.Traffic.QPs), orOwn(e.Value.TxDepth, flow.Traffic.TxDepth)
 		for _, end := range []struct{ key, host string }{{"from", flow.From}, {"to", flow.To}} {
 			if end.host != "" && !hosts[end.host] {
 				p.doc.Errorf(spec.P("flows", e.Key, end.key), spec.Suggest(end.host, known), "host %q plays no role in hosts", end.host)
@@ -279,6 +287,14 @@ func (p *Playbook) buildFlows(f *playbookFile, hosts map[string]bool) {
 		}
 		p.Flows = append(p.Flows, flow)
 	}
+}
+
+// orOwn is the flow's own value, or the playbook's.
+func orOwn[T ~int | ~int64](own *T, book int) int {
+	if own == nil {
+		return book
+	}
+	return int(*own)
 }
 
 func (p *Playbook) buildPhases(f *playbookFile) {
@@ -344,7 +360,7 @@ func (p *Playbook) checkTool(f *playbookFile) {
 		if flow.Start < 0 || flow.Duration == 0 {
 			continue
 		}
-		params := p.Traffic
+		params := flow.Traffic
 		params.Duration = flow.Duration
 		if params.AllSizes {
 			params.Size = 0
@@ -383,7 +399,9 @@ func (p *Playbook) place(f *playbookFile, flow Flow, fields []string) (at spec.P
 		case "iterations", "bidirectional", "no_peak", "cq_mod", "post_list", "inline", "sl", "retry_count":
 			path = spec.P("traffic", "args")
 		default:
-			path = spec.P("traffic", field)
+			if path = spec.P("flows", flow.Name, field); !p.doc.Has(path) {
+				path = spec.P("traffic", field)
+			}
 		}
 		if i == 0 {
 			at = path
@@ -430,7 +448,7 @@ func (p *Playbook) buildCaptures(f *playbookFile) {
 }
 
 func (p *Playbook) buildExpectations(f *playbookFile) {
-	known := []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC}
+	known := []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC, nicbackends.RDCC, nicbackends.WithoutRDCC}
 	for i, e := range f.Expect {
 		x, err := CompileExpression(e.That)
 		if err != nil {
@@ -449,7 +467,7 @@ func (p *Playbook) buildExpectations(f *playbookFile) {
 		}
 		for _, n := range e.Needs {
 			if !slices.Contains(known, nicbackends.Cap(n)) {
-				p.doc.Errorf(spec.P("expect", i, "needs"), "known: ecn, cnp, cc, pfc", "no capability %q", n)
+				p.doc.Errorf(spec.P("expect", i, "needs"), "known: ecn, cnp, cc, pfc, rdcc, without_rdcc", "no capability %q", n)
 			}
 			out.Needs = append(out.Needs, nicbackends.Cap(n))
 		}

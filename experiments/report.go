@@ -87,8 +87,9 @@ func renderReport(dir string, r *Result, about string, plan *Plan) ([]byte, erro
 		page.Warnings = append([]string{fmt.Sprintf("time scale %g: rates and times are as measured in the virtual lab; columns and figures named \"hw\" are what they stand for on hardware", r.TimeScale)}, page.Warnings...)
 	}
 	page.Tables = append(page.Tables, flowTable(r), timingTable(r))
+	page.Tables = append(page.Tables, rdccTables(dir, plan)...)
 	page.Provenance = provenance(dir, r, plan)
-	for _, name := range []string{"result.json", "analysis.json", "plan.json", "playbook.yaml", "lab.yaml", "timeline.jsonl", "manifest.json", "counters/before.json", "counters/after.json"} {
+	for _, name := range []string{"result.json", "analysis.json", "plan.json", "playbook.yaml", "lab.yaml", "timeline.jsonl", "manifest.json", "counters/before.json", "counters/after.json", RDCCFile} {
 		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name))); err == nil || name == "manifest.json" {
 			page.Links = append(page.Links, report.Link{Text: name, Href: name})
 		}

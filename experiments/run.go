@@ -136,6 +136,9 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err := r.setupNICs(ctx); err != nil {
 		return err
 	}
+	if err := r.setRDCC(ctx); err != nil {
+		return err
+	}
 	if err := r.startCalls(ctx); err != nil {
 		return err
 	}
@@ -162,6 +165,7 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	callsErr := r.collectCalls(collect)
 	captureErr := captures.stop(collect)
 	r.result.counters(before, after)
+	r.plan.addRDCC(r.result.growth)
 	return errors.Join(driveErr, stopErr, drainErr, afterErr, callsErr, captureErr)
 }
 

@@ -15,6 +15,7 @@ type playbookFile struct {
 	Traffic  trafficSpec                      `yaml:"traffic" doc:"the tool that drives the flows, and its arguments"`
 	Handler  string                           `yaml:"handler" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*" example:"swift" doc:"PCM handler of every sender, in place of the lab's: a name (pcmlab handler ls), the path of a package, or none"`
 	Diag     bool                             `yaml:"diagnostic" doc:"every invocation of a handler is logged and plotted"`
+	RDCC     *rdccSpec                        `yaml:"rdcc" doc:"receiver-driven credit control of the flows to some receivers (docs/rdcc.md)"`
 	Flows    spec.Map[flowSpec]               `yaml:"flows,required" keys:"[a-z0-9][a-z0-9_-]*" minitems:"1" doc:"the flows by name"`
 	Phases   []phaseSpec                      `yaml:"phases,required" minitems:"1" doc:"what starts and stops when"`
 	Setup    []setupSpec                      `yaml:"setup" doc:"settings of hosts that are changed for the run and put back, in order"`
@@ -57,6 +58,10 @@ type flowSpec struct {
 	From string `yaml:"from,required" doc:"host that sends the data"`
 	To   string `yaml:"to,required" doc:"host that receives it"`
 
+	Size    *units.Size `yaml:"size" min:"1" max:"1GiB" example:"2KiB" doc:"message size of this flow alone, in place of traffic.size"`
+	QPs     *int        `yaml:"qps" min:"1" max:"1024" doc:"queue pairs of this flow alone, in place of traffic.qps"`
+	TxDepth *int        `yaml:"tx_depth" min:"1" max:"16384" doc:"messages posted at a time by this flow alone, in place of traffic.tx_depth"`
+
 	Handler string `yaml:"handler" pattern:"[A-Za-z0-9_~/.][^\\t\\r\\n]*" example:"swift" doc:"PCM handler of this flow alone, in place of the playbook's and the lab's; none: the NIC's own congestion control"`
 }
 
@@ -83,5 +88,5 @@ type captureSpec struct {
 type expectSpec struct {
 	Name  string                 `yaml:"name" doc:"name of the check; the expression itself when absent"`
 	That  string                 `yaml:"that,required" example:"jain(phase=\"three\") >= 0.95" doc:"expression that must hold (pcmlab help expectations)"`
-	Needs spec.OneOrMany[string] `yaml:"needs" doc:"capabilities without which the expectation is skipped: ecn, cnp, cc, pfc"`
+	Needs spec.OneOrMany[string] `yaml:"needs" doc:"capabilities without which the expectation is skipped: ecn, cnp, cc, pfc; rdcc or without_rdcc: it speaks of runs with or without credit control"`
 }

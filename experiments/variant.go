@@ -20,7 +20,7 @@ const SendersKey = "senders"
 
 // settable are the keys of a playbook whose values, or those beneath, are parameters. The others name the experiment or say how
 // often it is run.
-var settable = []string{"captures", "diagnostic", "expect", "flows", "handler", "hosts", "measure", "phases", "traffic"}
+var settable = []string{"captures", "diagnostic", "expect", "flows", "handler", "hosts", "measure", "phases", "rdcc", "traffic"}
 
 // IsPlaybookKey says that a --set key speaks of the playbook: traffic.size, handler, phases.one.for, senders, seed.
 func IsPlaybookKey(key string) bool {
@@ -37,7 +37,7 @@ func CheckKey(key string) error {
 	case root == "repeat" || root == "warmup" || root == "matrix" || root == "thresholds":
 		return fmt.Errorf("%q says how a sweep is made and is no parameter of its cells", key)
 	}
-	known := []string{SendersKey, "seed", "handler", "flows.FLOW.handler", "diagnostic", "traffic.size", "traffic.qps", "traffic.tx_depth", "phases.PHASE.for", "measure.bin"}
+	known := []string{SendersKey, "seed", "handler", "flows.FLOW.handler", "diagnostic", "traffic.size", "traffic.qps", "traffic.tx_depth", "phases.PHASE.for", "measure.bin", RDCCKey, "rdcc.G", "rdcc.U", "rdcc.J"}
 	return fmt.Errorf("unknown key (%s)", spec.Suggest(key, append(known, inventory.OverrideKeys()...)))
 }
 
@@ -73,6 +73,8 @@ func (p *Playbook) variant(params []Param, alone bool) (*Playbook, []string) {
 			var more []Expectation
 			more, err = f.limitSenders(s.Value)
 			gone = append(gone, more...)
+		case s.Key == RDCCKey:
+			err = f.switchRDCC(s.Value)
 		case s.Key == "seed":
 			err = spec.Scan(s.Value, &f.Seed)
 		default:

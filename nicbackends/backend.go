@@ -19,6 +19,9 @@ const (
 	CNP Cap = "cnp" // answers CE marks with CNPs
 	CC  Cap = "cc"  // lowers its rate on CNPs
 	PFC Cap = "pfc" // obeys PFC
+
+	RDCC        Cap = "rdcc"         // this run is under receiver-driven credit control
+	WithoutRDCC Cap = "without_rdcc" // it is not
 )
 
 // Backend knows one kind of NIC. Implementations are stateless values; every call names the host and NIC.

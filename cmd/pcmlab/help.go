@@ -106,8 +106,11 @@ measured in its window less the trims of 'measure:'.
   jain(phase="*") >= 0.95               "*" is the lowest of all phases
   nic.h1.packet_seq_err == 0            counters of a NIC, after minus before
   switch.sw.dropped_packets == 0        counters of a switch
+  rdcc.invariant_violations == 0        counters of credit control, of all hosts together; rdcc.r1.granted are those of one. Also
+                                        granted, unscheduled, beyond_credit, requests, without and more (docs/rdcc.md), and the
+                                        receiver's parameters in bytes: rdcc.G, rdcc.Gu, rdcc.Gs, rdcc.U, rdcc.BDP
 
 'needs: [ecn, cnp, cc, pfc]' is held against what the lab's NICs and switches can do; what is missing makes the
-expectation SKIP with the reason, which is not PASS. A metric that was not measured is never 0: the expectation is
+expectation SKIP with the reason, which is not PASS. 'needs: rdcc' and 'needs: without_rdcc' say of which runs it speaks. A metric that was not measured is never 0: the expectation is
 then skipped too, and the run exits 4.
 `

@@ -107,9 +107,12 @@ func (e *env) printPlan(p *experiments.Plan) error {
 			return err
 		}
 	}
+	if err := e.printPlannedRDCC(p.RDCC); err != nil {
+		return err
+	}
 	fmt.Fprintln(e.stdout, "commands, each under a guard on its host:")
 	for _, c := range p.Captures {
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", c.Host, strings.Join(c.Command, " "))
+		fmt.Fprintf(e.stdout, "  %-4s %s\n", c.Host, shellLine(c.Command))
 	}
 	for _, f := range p.Flows {
 		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.To, strings.Join(f.Server, " "))

@@ -26,8 +26,8 @@ func newCaptureCommand(e *env) *cobra.Command {
 		Example: "  pcmlab capture --iface eth0 -w roce.pcapng --snaplen 128 --filter roce --for 10s",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if filter != "" && filter != "roce" {
-				return usagef("--filter %q: need roce, or nothing for every packet", filter)
+			if err := capture.CheckFilter(filter); err != nil {
+				return usagef("--%v", err)
 			}
 			if err := checkOutput(output, "table", "json"); err != nil {
 				return err
@@ -46,7 +46,7 @@ func newCaptureCommand(e *env) *cobra.Command {
 	cmd.Flags().StringVar(&iface, "iface", "", "interface")
 	cmd.Flags().StringVarP(&file, "write", "w", "", "file to write (pcapng)")
 	cmd.Flags().IntVar(&snaplen, "snaplen", 0, "bytes kept of each packet (0: all)")
-	cmd.Flags().StringVar(&filter, "filter", "", "roce: RoCEv2 packets alone")
+	cmd.Flags().StringVar(&filter, "filter", "", "packets that are kept: roce, pfc, 'udp port N', joined by or (all)")
 	cmd.Flags().DurationVar(&length, "for", 0, "stop after this time (0: on interrupt)")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	cmd.MarkFlagRequired("iface")
