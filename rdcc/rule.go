@@ -103,6 +103,9 @@ const (
 	RuleReportDirection                                   // decision 23: only reports to a sender
 	RuleReportFlow                                        // decision 23: only reports of a flow from here
 	RuleExhaustedKeeps                                    // Sender Message State Machine: BUDGET_EXHAUSTED leaves the request
+	RulePoolRefusedWaits                                  // decision 4: a refused message gets no pool credit, which the receiver gives for others
+	RuleNewCreditProgress                                 // decision 24: credit that comes again unused is no progress
+	RuleNICDrains                                         // Credit Requests and Grants 3: what a NIC is handed leaves it within the lifetime
 )
 
 // Rules of the receiver (package receiver) begin here.
@@ -127,12 +130,16 @@ const (
 	RuleBoundPending                                         // Security Considerations: pending messages of an association are bounded
 	RuleBoundMessages                                        // Security Considerations: pending messages are bounded
 	RuleCreditCap                                            // Security Considerations: credit of an association is capped
+	RuleHoarderWaits                                         // Security Considerations: who lets credit expire waits for more
+	RuleRefreshBounded                                       // Security Considerations: a grant that is not used is not repeated for ever
 	RuleSumU                                                 // Unscheduled Transmission: the sum of U stays within G_u
 	RuleReleasedOnArrival                                    // Unscheduled Transmission: a reservation ends when the octets have arrived
 	RuleReleasedInTime                                       // Unscheduled Transmission: or J, the lifetime and 2 D_max after the request, not before
 	RuleRestated                                             // decision 3: a lower Unscheduled Sent shrinks the reservation
 	RuleLies                                                 // decision 20: Unscheduled Sent above U or the length stops grants
 	RulePresumed                                             // decision 15: what was sent before a restart is presumed to have arrived
+	RulePresumedPool                                         // decision 15: with pool credit it is presumed at once
+	RuleFreshWhileSilent                                     // decision 15: silence does not make an association old
 	RuleNoGrantWhileReserved                                 // decision 10: no grant before the reservation is released or moved
 	RuleNoDoubleCount                                        // decision 3: outstanding octets are counted once
 	RuleNotBeyondLength                                      // Credit Requests and Grants: no grant beyond the message
@@ -143,6 +150,7 @@ const (
 	RulePoolCancelKeeps                                      // decision 4: CANCEL frees no pool credit
 	RuleDone                                                 // Credit Requests and Grants: MSG_DONE when all octets have arrived
 	RuleDoneAgain                                            // decision 13: MSG_DONE again for a message that is complete
+	RuleForgottenNotDone                                     // decision 13: what was never seen is not said to be done
 	RuleBudget                                               // Receiver Credit Budget: the sum stays within G
 	RuleReclaimDelay                                         // Receiver Credit Budget: reclaim no earlier than Lifetime and 2 D_max after the grant
 	RuleReclaimAfterAll                                      // decision 2: of all grants the one that lasts longest counts
@@ -176,6 +184,7 @@ const (
 	RuleExcessDetected                                       // Error Handling and Recovery: data beyond credit is not accepted
 	RuleExcessStopsGrants                                    // Error Handling and Recovery: and ends grants for the message
 	RuleEarlyDataWaits                                       // decision 5: data of an unknown message waits for its request
+	RuleRefusedPoolCounts                                    // decision 4: octets of a refused message are the pool's
 	RuleUnknownTypeAnswer                                    // Error Handling and Recovery: an unknown type may be answered to the bound address
 	RuleUnknownTypeUnbound                                   // Error Handling and Recovery: and never elsewhere
 	RuleBreaker                                              // Congestion Control Considerations: loss of unscheduled data takes U away
@@ -273,6 +282,9 @@ var ruleNames = [256]string{
 	RuleReportDirection:      "ReportDirection",
 	RuleReportFlow:           "ReportFlow",
 	RuleExhaustedKeeps:       "ExhaustedKeeps",
+	RulePoolRefusedWaits:     "PoolRefusedWaits",
+	RuleNewCreditProgress:    "NewCreditProgress",
+	RuleNICDrains:            "NICDrains",
 	RuleNewEpoch:             "NewEpoch",
 	RuleAssocIdempotent:      "AssocIdempotent",
 	RuleAssocIDNotZero:       "AssocIDNotZero",
@@ -290,12 +302,16 @@ var ruleNames = [256]string{
 	RuleBoundPending:         "BoundPending",
 	RuleBoundMessages:        "BoundMessages",
 	RuleCreditCap:            "CreditCap",
+	RuleHoarderWaits:         "HoarderWaits",
+	RuleRefreshBounded:       "RefreshBounded",
 	RuleSumU:                 "SumU",
 	RuleReleasedOnArrival:    "ReleasedOnArrival",
 	RuleReleasedInTime:       "ReleasedInTime",
 	RuleRestated:             "Restated",
 	RuleLies:                 "Lies",
 	RulePresumed:             "Presumed",
+	RulePresumedPool:         "PresumedPool",
+	RuleFreshWhileSilent:     "FreshWhileSilent",
 	RuleNoGrantWhileReserved: "NoGrantWhileReserved",
 	RuleNoDoubleCount:        "NoDoubleCount",
 	RuleNotBeyondLength:      "NotBeyondLength",
@@ -306,6 +322,7 @@ var ruleNames = [256]string{
 	RulePoolCancelKeeps:      "PoolCancelKeeps",
 	RuleDone:                 "Done",
 	RuleDoneAgain:            "DoneAgain",
+	RuleForgottenNotDone:     "ForgottenNotDone",
 	RuleBudget:               "Budget",
 	RuleReclaimDelay:         "ReclaimDelay",
 	RuleReclaimAfterAll:      "ReclaimAfterAll",
@@ -339,6 +356,7 @@ var ruleNames = [256]string{
 	RuleExcessDetected:       "ExcessDetected",
 	RuleExcessStopsGrants:    "ExcessStopsGrants",
 	RuleEarlyDataWaits:       "EarlyDataWaits",
+	RuleRefusedPoolCounts:    "RefusedPoolCounts",
 	RuleUnknownTypeAnswer:    "UnknownTypeAnswer",
 	RuleUnknownTypeUnbound:   "UnknownTypeUnbound",
 	RuleBreaker:              "Breaker",

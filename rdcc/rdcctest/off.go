@@ -4,6 +4,7 @@ package rdcctest
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/pcmlab/pcmlab/rdcc"
@@ -20,4 +21,10 @@ func Off() (off rdcc.RuleSet) {
 		off.Add(r)
 	}
 	return off
+}
+
+// Without sets the field off of a machine's Config, which is not for others: a world joins both machines from outside of their packages.
+func Without(config any, off rdcc.RuleSet) {
+	f := reflect.ValueOf(config).Elem().FieldByName("off")
+	*(*rdcc.RuleSet)(f.Addr().UnsafePointer()) = off
 }

@@ -29,6 +29,8 @@ type association struct {
 	isOn    bool // counts among the active
 	hoards  uint8
 
+	barredUntil time.Duration // no grants before, since it let credit expire
+
 	lastHeard time.Duration
 	update    update
 
@@ -161,6 +163,9 @@ func (r *Receiver) drawID() (uint32, bool) {
 // heard notes traffic: the association stays (Association Establishment).
 func (r *Receiver) heard(i int32) {
 	a := &r.assocs[i]
+	if gap := r.now - a.lastHeard; gap > r.cfg.MaxTimeout/2 && r.on(rdcc.RuleFreshWhileSilent) {
+		a.update.born += gap // it may have been cut off amid its first requests
+	}
 	if r.on(rdcc.RuleTrafficKeepsAlive) {
 		a.lastHeard = r.now
 	}
@@ -179,6 +184,7 @@ func (r *Receiver) removeAssociation(i int32) {
 		r.uncharge(a, a.poolCredit.held, 0, &r.Counters.ReclaimedOctets)
 	}
 	r.setLive(a, -a.live)
+	r.unbar(a)
 	r.unready(a)
 	r.sumU -= a.share
 	r.peers.leave(a.peer)
@@ -205,6 +211,10 @@ func (r *Receiver) assocDue(i int32) {
 		r.creditDue(a, &a.poolCredit, a.poolReceived)
 		r.unblock(a)
 	}
+	if a.barredUntil != 0 && r.now >= a.barredUntil {
+		r.unbar(a)
+		r.unblock(a)
+	}
 	r.armAssoc(i)
 }
 
@@ -217,6 +227,9 @@ func (r *Receiver) armAssoc(i int32) {
 	}
 	if t, ok := a.poolCredit.next(); ok {
 		at = min(at, t)
+	}
+	if a.barredUntil != 0 {
+		at = min(at, a.barredUntil)
 	}
 	if set, ok := r.assocTimers.at(i); !ok || at < set {
 		r.assocTimers.set(i, at)

@@ -18,6 +18,7 @@ type queuePair struct {
 	known       bool   // expected is
 	early       uint64 // octets that came before the request that they belong to
 	earlySince  time.Duration
+	refused     bool // a message of it was, whose octets wait until it is not
 }
 
 // maxQPs bounds the queue pairs of an association; the gate of a NIC has one for each class and application (decision 25).
@@ -54,6 +55,7 @@ func (r *Receiver) bind(at int32) {
 	case rdcc.BindingRoCEv2:
 		q := r.queuePair(m.assoc, uint32(m.value>>40))
 		m.qp = q + 1
+		r.qps[q].refused = false
 		r.qps[q].insert(r, at)
 	}
 }
@@ -144,7 +146,7 @@ func (r *Receiver) arrivedOnQP(i int32, v Arrival) {
 		return
 	}
 	p := &r.qps[q]
-	if p.early > 0 && r.now-p.earlySince > r.holdOf(a) {
+	if p.early > 0 && !p.refused && r.now-p.earlySince > r.holdOf(a) {
 		r.Counters.EarlyDropped += p.early
 		p.early = 0
 	}
@@ -178,8 +180,8 @@ func (r *Receiver) drain(q int32, v Arrival) {
 	}
 }
 
-// earlyData are octets of messages whose request is not there yet. They wait as long as a request that was sent before
-// them can take, and are no fault (decision 5).
+// earlyData are octets of messages whose request is not there yet, or was refused for now. They wait while there is room, longer than a
+// request that was sent before them can take, and are no fault (decision 5): what was forgotten would be missing for ever.
 type earlyData struct {
 	ring []early // in the order of their coming
 	head int     // oldest
@@ -187,9 +189,9 @@ type earlyData struct {
 }
 
 type early struct {
-	key    key
-	octets uint64
-	since  time.Duration
+	key     key
+	octets  uint64
+	counted uint64 // of them taken for the pool's already, since their message was refused
 }
 
 func (e *earlyData) init(n int) { e.ring = make([]early, max(n, 1)) }
@@ -227,7 +229,7 @@ func (r *Receiver) keepEarly(a *association, v Arrival) {
 		r.dropEarly()
 	}
 	i := (e.head + e.n) % len(e.ring)
-	e.ring[i] = early{k, v.Octets, r.now}
+	e.ring[i] = early{key: k, octets: v.Octets}
 	e.n++
 	r.index.put(k, int32(i))
 	r.Counters.EarlyOctets += v.Octets
@@ -244,30 +246,56 @@ func (r *Receiver) dropEarly() {
 	e.n--
 }
 
+// refusedEarly takes octets of a message that is refused for now for the pool's: they were sent with its credit, which would be
+// missing for the messages that are there.
+func (r *Receiver) refusedEarly(a *association, q *rdcc.CreditRequest) {
+	if q.BindingKind == rdcc.BindingRoCEv2 {
+		if i := r.index.get(key{q.BindingValue >> 40, a.id, tagQP}); i >= 0 {
+			r.qps[i].refused = true
+		}
+		return
+	}
+	if !a.pool || r.early.n == 0 || !r.on(rdcc.RuleRefusedPoolCounts) {
+		return
+	}
+	for _, v := range []Arrival{{Message: q.MessageID}, {Kind: q.BindingKind, Value: q.BindingValue}} {
+		i := r.index.get(earlyKey(a, v))
+		if i < 0 {
+			continue
+		}
+		e := &r.early.ring[i]
+		n := e.octets - min(e.octets, q.UnscheduledSent+e.counted)
+		e.counted += n
+		a.poolReceived += n
+		a.poolDemand += n
+		held := min(int64(n), a.poolCredit.held)
+		a.poolCredit.held -= held
+		r.uncharge(a, held, 0, nil)
+		r.settle(a, &a.poolCredit, a.poolReceived)
+		r.unblock(a)
+	}
+}
+
 // takeEarly gives a new message what came before its request.
 func (r *Receiver) takeEarly(at int32) {
 	e := &r.early
 	m := &r.messages[at]
 	a := &r.assocs[m.assoc]
-	hold := r.holdOf(a)
-	for e.n > 0 && r.now-e.ring[e.head].since > hold {
-		r.dropEarly()
-	}
 	id, kind, value, qp := m.id, m.kind, m.value, m.qp
-	take := func(v Arrival) uint64 {
+	take := func(v Arrival) (n, counted uint64) {
 		i := r.index.get(earlyKey(a, v))
 		if i < 0 {
-			return 0
+			return 0, 0
 		}
-		n := e.ring[i].octets
+		n, counted = e.ring[i].octets, e.ring[i].counted
 		r.index.remove(e.ring[i].key)
-		e.ring[i].octets = 0
-		return n
+		e.ring[i] = early{}
+		return n, counted
 	}
 	if qp != 0 {
 		p := &r.qps[qp-1]
 		if e.n > 0 {
-			if n := take(Arrival{Kind: kind, Value: value >> 40}); n > 0 {
+			if n, _ := take(Arrival{Kind: kind, Value: value >> 40}); n > 0 {
 				p.early, p.earlySince = p.early+n, r.now
 			}
 		}
@@ -279,11 +307,21 @@ func (r *Receiver) takeEarly(at int32) {
 	if e.n == 0 {
 		return
 	}
-	n := take(Arrival{Message: id})
+	n, counted := take(Arrival{Message: id})
 	if kind == rdcc.BindingOpaque {
-		n += take(Arrival{Kind: kind, Value: value})
+		more, again := take(Arrival{Kind: kind, Value: value})
+		n, counted = n+more, counted+again
 	}
-	if n > 0 {
-		r.arrived(at, Arrival{Octets: n})
+	if n == 0 {
+		return
+	}
+	if n > counted {
+		r.arrived(at, Arrival{Octets: n - counted})
+	}
+	if counted > 0 { // the pool has had these
+		m = &r.messages[at]
+		m.received += counted
+		a.poolDemand -= min(counted, a.poolDemand)
+		r.complete(at)
 	}
 }

@@ -15,6 +15,8 @@ type credit struct {
 	lower   uint64        // New Limit of a CREDIT_RETURN that waits for grants on their way, and one; zero: none
 	lowerAt time.Duration // when it takes effect (decision 6)
 
+	refreshes uint8 // repetitions since something arrived
+
 	expired  bool // it was reclaimed: the sender must ask again
 	returned bool // it was returned: likewise
 
@@ -173,16 +175,14 @@ func (r *Receiver) messageDue(at int32) {
 	if !m.cancelled && r.creditDue(a, &m.credit, m.received) {
 		r.dequeue(at)
 		r.mature(a, m)
-		a.hoards = min(a.hoards+1, maxHoards)
+		r.hoarded(a)
+		r.armAssoc(m.assoc)
 	} else if m.cancelled {
 		r.settle(a, &m.credit, m.received)
 	}
 	r.unblock(a)
 	r.arm(at)
 }
-
-// maxHoards bounds how often the window of a sender that lets credit expire is halved.
-const maxHoards = 6
 
 // arm sets the message's timer to what comes first; one that is set earlier stays.
 func (r *Receiver) arm(at int32) {
@@ -222,6 +222,9 @@ func (r *Receiver) released(at int32) {
 		r.recount(a)
 	}
 	if m.presumed {
+		if m.exact {
+			return
+		}
 		m.received += missing
 		r.Counters.PresumedOctets += missing
 		return

@@ -6,16 +6,15 @@ import (
 	"github.com/pcmlab/pcmlab/rdcc"
 )
 
-// cancelLinger is how long a message that this receiver cancelled is remembered, so that a request which the CANCEL missed
-// is answered with it again: ten retransmissions of a request at their slowest.
-const cancelLinger = time.Second
-
 // senderCancel takes a message that the sender abandons. Data may be on its way yet.
 func (r *Receiver) senderCancel(i int32, m *rdcc.Cancel) {
 	a := &r.assocs[i]
 	at := r.index.get(r.messageKey(a, m.MessageID))
 	if at < 0 || r.messages[at].cancelled {
 		r.Counters.CancelsUnmatched++
+		if m.MessageID != 0 && (m.MessageID > a.highest || a.holes.has(m.MessageID)) {
+			r.see(a, m.MessageID) // nobody will ask for it any more
+		}
 		return
 	}
 	r.Counters.CancelsReceived++
@@ -69,7 +68,7 @@ func (r *Receiver) cancelled(at int32) {
 		m.credit.n = 0
 		r.recount(a)
 		r.unblock(a)
-		m.end = r.now + cancelLinger
+		m.end = r.now + 10*r.cfg.MaxTimeout // so that a request which the CANCEL missed is answered with it again
 		r.arm(at)
 		return
 	}
@@ -86,7 +85,11 @@ func (r *Receiver) cancelled(at int32) {
 	id, again := m.id, m.byUs
 	r.freeMessage(at)
 	if again { // it was never complete: who asks for it later asks for a new message
-		r.Counters.HolesEvicted += a.holes.add(id, id, r.cfg.MaxPending)
+		if len(a.holes.spans) < r.cfg.MaxPending {
+			a.holes.add(id, id, abandoned)
+		} else {
+			a.holes.forgotten = max(a.holes.forgotten, id)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type Config struct {
 	MaxCredit       int64         // octets granted to one association; zero means all of G_s
 	MaxLength       uint64        // of a message; zero means 1 TiB
 	MaxUnattributed int           // records of data that came before its request; zero means 4096
+	MaxTimeout      time.Duration // largest of senders' request timeouts; zero means 100 ms, as the specification has it
 	Idle            time.Duration // without traffic until an association is removed; zero means 10 s
 	ExhaustedAfter  time.Duration // of waiting until a repeated request is told BUDGET_EXHAUSTED; zero means 1 s
 	OutQueue        int           // datagrams waiting to be polled; zero means 4096
@@ -121,6 +122,7 @@ func (c *Config) fill() error {
 	def(&c.MaxCredit, c.G-c.Gu)
 	def(&c.MaxLength, 1<<40)
 	def(&c.MaxUnattributed, 4096)
+	def(&c.MaxTimeout, 100*time.Millisecond)
 	def(&c.Idle, 10*time.Second)
 	def(&c.ExhaustedAfter, time.Second)
 	def(&c.OutQueue, 4096)

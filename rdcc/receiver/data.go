@@ -19,6 +19,11 @@ type Arrival struct {
 	CE      uint32 // of them marked Congestion Experienced
 	Gap     uint64 // octets found missing before these
 
+	// Before says that these octets of a message that has just been announced were there before this receiver was: a transport that
+	// outlives it tells on MessageAnnounced what it has, nothing included. They count up to what was announced as sent, and what is missing of
+	// that is not presumed but waited for (decision 15).
+	Before bool
+
 	// Approximate says that Octets may count what was sent again, as counters of queue pairs do: what is over the limit
 	// is then no fault (decision 14).
 	Approximate bool
@@ -34,6 +39,11 @@ func (r *Receiver) Data(now time.Duration, assoc uint32, v Arrival) {
 	}
 	a := &r.assocs[i]
 	r.heard(i)
+	if v.Before {
+		r.before(a, v)
+		r.step()
+		return
+	}
 	r.Counters.DataOctets += v.Octets
 	a.seen.packets += v.Packets
 	a.seen.ce += min(v.CE, v.Packets)
@@ -46,6 +56,23 @@ func (r *Receiver) Data(now time.Duration, assoc uint32, v Arrival) {
 		r.keepEarly(a, v)
 	}
 	r.step()
+}
+
+// before notes what was there: nothing has to be presumed then. The reservation stands until its time, if the message is not complete.
+func (r *Receiver) before(a *association, v Arrival) {
+	at := r.find(a, v)
+	if at < 0 || r.messages[at].exact {
+		return
+	}
+	m := &r.messages[at]
+	m.received -= m.atOnce
+	r.Counters.PresumedOctets -= m.atOnce
+	m.atOnce = 0
+	n := min(v.Octets, m.announced, m.length-min(m.length, m.received)) // beside what came since
+	m.received += n
+	m.exact = true
+	r.Counters.PresumedOctets += n
+	r.complete(at)
 }
 
 // find is the pending message that an arrival names, or -1.
@@ -79,7 +106,7 @@ func (r *Receiver) arrived(at int32, v Arrival) uint64 {
 		r.breaker.lost(r, 0, gap)
 	}
 	r.discharge(a, m, n, unscheduled)
-	if m.release != 0 && m.received >= m.announced {
+	if m.release != 0 && m.received >= m.announced && !m.presumed {
 		// All that was announced has arrived.
 		r.breaker.lost(r, m.announced, 0)
 		m.release = 0
@@ -90,6 +117,8 @@ func (r *Receiver) arrived(at int32, v Arrival) uint64 {
 	}
 	if n > 0 {
 		a.hoards = 0
+		r.unbar(a)
+		r.creditOf(a, m).refreshes = 0
 	}
 	r.observe(a)
 	if r.complete(at) {
@@ -138,7 +167,7 @@ func (r *Receiver) discharge(a *association, m *message, n, unscheduled uint64) 
 		return
 	}
 	u := min(int64(n), m.unscheduled)
-	if !r.on(rdcc.RuleReleasedOnArrival) {
+	if !r.on(rdcc.RuleReleasedOnArrival) || m.presumed && unscheduled == 0 {
 		u = 0
 	}
 	m.unscheduled -= u

@@ -117,6 +117,16 @@ func (l *lab) one(t rdcc.Type) wire {
 	return of[0]
 }
 
+// last is take of the last one.
+func (l *lab) last(t rdcc.Type) wire {
+	l.t.Helper()
+	of := l.take(t)
+	if len(of) == 0 {
+		l.t.Fatalf("no datagram of type %v sent", t)
+	}
+	return of[len(of)-1]
+}
+
 // none says that nothing of the type was sent.
 func (l *lab) none(t rdcc.Type) {
 	l.t.Helper()

@@ -1,14 +1,35 @@
 package receiver
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // holes are the Message IDs below an association's highest that have not been seen: a request for one of them is for a new
-// message whose first request was lost or overtaken. What is no hole and not pending is complete (decision 13).
+// message whose first request was lost, overtaken or refused. What is no hole and not pending is complete (decision 13), so that a
+// hole must not be forgotten while its message may come: the sender would be told that it is done. A message that needs a hole when
+// there are too many has to wait.
 type holes struct {
 	spans []span // apart and ascending
+	// forgotten is the highest ID of holes that were given up: of what is below, and neither pending nor a hole, it is not known
+	// whether it was complete.
+	forgotten uint64
+
+	asked   uint64        // lowest ID that was refused for want of room since the last was admitted; 0: none
+	askedAt time.Duration // first
 }
 
-type span struct{ from, to uint64 } // both included
+// span is of IDs from and to, both included. One that is as old as holeAge can be given up: its sender has.
+type span struct {
+	from, to uint64
+	since    time.Duration
+}
+
+// holeAge is longer than senders have patience (decision 24 has 30 s).
+const holeAge = time.Minute
+
+// abandoned is since when a hole is there that nobody is expected to ask for.
+const abandoned = -holeAge
 
 func (h *holes) find(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(h.spans, id, func(s span, id uint64) int {
@@ -30,18 +51,39 @@ func (h *holes) has(id uint64) bool {
 	return ok
 }
 
-// add opens a hole; of more than bound the lowest are given up, and counted.
-func (h *holes) add(from, to uint64, bound int) (gone uint64) {
+// fits says that there is room for the holes that are left when the ID is seen, highest being the highest that was. One whose
+// time is over makes room.
+func (h *holes) fits(id, highest uint64, now time.Duration, bound int) (gone uint64, ok bool) {
+	more := id > highest+1
+	if id <= highest {
+		i, is := h.find(id)
+		more = is && h.spans[i].from < id && id < h.spans[i].to
+	}
+	if !more || len(h.spans) < bound {
+		return 0, true
+	}
+	for i := range h.spans {
+		s := h.spans[i]
+		if s.since+holeAge <= now && (id < s.from || s.to < id) {
+			h.forgotten = max(h.forgotten, s.to)
+			h.spans = slices.Delete(h.spans, i, i+1)
+			return 1, true
+		}
+	}
+	return 0, false
+}
+
+// add opens a hole.
+func (h *holes) add(from, to uint64, since time.Duration) {
 	i, _ := h.find(from)
-	h.spans = slices.Insert(h.spans, i, span{from, to})
-	return h.trim(bound)
+	h.spans = slices.Insert(h.spans, i, span{from, to, since})
 }
 
 // remove closes a hole for one ID, which may leave two.
-func (h *holes) remove(id uint64, bound int) (gone uint64) {
+func (h *holes) remove(id uint64) {
 	i, ok := h.find(id)
 	if !ok {
-		return 0
+		return
 	}
 	s := &h.spans[i]
 	switch {
@@ -52,17 +94,50 @@ func (h *holes) remove(id uint64, bound int) (gone uint64) {
 	case id == s.to:
 		s.to--
 	default:
-		low := span{s.from, id - 1}
+		low := span{s.from, id - 1, s.since}
 		s.from = id + 1
 		h.spans = slices.Insert(h.spans, i, low)
 	}
-	return h.trim(bound)
 }
 
-func (h *holes) trim(bound int) (gone uint64) {
-	if n := len(h.spans) - bound; n > 0 {
-		h.spans = slices.Delete(h.spans, 0, n)
-		return uint64(n)
+// see notes that an ID was seen, if there is room for the holes that this leaves.
+func (r *Receiver) see(a *association, id uint64) bool {
+	h := &a.holes
+	gone, ok := h.fits(id, a.highest, r.now, r.cfg.MaxPending)
+	if !ok && h.lowestAsked(id, a.highest, r.now, r.cfg.MaxTimeout/2) {
+		gone, ok = 1, true
 	}
-	return 0
+	r.Counters.HolesEvicted += gone
+	if !ok {
+		return false
+	}
+	h.asked = 0
+	if id <= a.highest {
+		h.remove(id)
+		return true
+	}
+	if id > a.highest+1 {
+		h.add(a.highest+1, id-1, r.now)
+	}
+	a.highest = id
+	return true
+}
+
+// lowestAsked ends it that all messages wait for room. Each of them asks again within a request's largest timeout, so that what lies below the
+// lowest of them for half of that is asked for by nobody: it was abandoned, and is forgotten.
+func (h *holes) lowestAsked(id, highest uint64, now, wait time.Duration) bool {
+	if id > highest {
+		return false
+	}
+	if h.asked == 0 || id < h.asked {
+		h.asked, h.askedAt = id, now
+		return false
+	}
+	if id != h.asked || now-h.askedAt < wait {
+		return false
+	}
+	i, _ := h.find(id)
+	h.forgotten = max(h.forgotten, id-1)
+	h.spans[i].from = id
+	return true
 }

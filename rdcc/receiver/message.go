@@ -35,11 +35,13 @@ type message struct {
 
 	bad       bool // sent what it had no credit for: no further grants
 	cancelled bool
-	byUs      bool // the cancel was ours
-	lingers   bool // only to answer requests that the cancel overtook
-	refresh   bool // asked again although it has credit: the grant was lost, or a smaller one expired
-	presumed  bool // announced octets arrived before this incarnation, presumably (decision 15)
-	more      bool // counts in the association's weights
+	byUs      bool   // the cancel was ours
+	lingers   bool   // only to answer requests that the cancel overtook
+	refresh   bool   // asked again although it has credit: the grant was lost, or a smaller one expired
+	presumed  bool   // announced octets arrived before this incarnation, presumably (decision 15)
+	atOnce    uint64 // octets of these that count as received since it was announced
+	exact     bool   // the transport has told what arrived before
+	more      bool   // counts in the association's weights
 }
 
 func (r *Receiver) messageKey(a *association, id uint64) key { return key{id, a.id, tagMessage} }
@@ -56,6 +58,11 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 		return
 	}
 	if m.MessageID <= a.highest && !a.holes.has(m.MessageID) {
+		if m.MessageID <= a.holes.forgotten && r.on(rdcc.RuleForgottenNotDone) { // perhaps complete, perhaps never seen
+			r.Counters.Refused[rdcc.ReasonApplicationAbort]++
+			r.sendError(a, rdcc.Error{Reason: rdcc.ReasonApplicationAbort, MessageID: m.MessageID})
+			return
+		}
 		// Complete, and its MSG_DONE was lost (decision 13).
 		r.Counters.DoneRepeated++
 		if r.on(rdcc.RuleDoneAgain) {
@@ -63,8 +70,15 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 		}
 		return
 	}
-	if reason := r.refuses(a, m); reason != rdcc.ReasonNoError {
+	reason := r.refuses(a, m)
+	if reason == rdcc.ReasonNoError && !r.see(a, m.MessageID) {
+		reason = rdcc.ReasonBudgetExhausted // others that were refused come first
+	}
+	if reason != rdcc.ReasonNoError {
 		r.Counters.Refused[reason&7]++
+		if reason == rdcc.ReasonBudgetExhausted {
+			r.refusedEarly(a, m)
+		}
 		r.sendError(a, rdcc.Error{Reason: reason, MessageID: m.MessageID})
 		return
 	}
@@ -109,14 +123,6 @@ func (r *Receiver) newMessage(i int32, q *rdcc.CreditRequest) {
 	a.pending++
 	r.pending++
 	r.index.put(r.messageKey(a, m.id), at)
-	if m.id > a.highest {
-		if m.id > a.highest+1 {
-			r.Counters.HolesEvicted += a.holes.add(a.highest+1, m.id-1, r.cfg.MaxPending)
-		}
-		a.highest = m.id
-	} else {
-		r.Counters.HolesEvicted += a.holes.remove(m.id, r.cfg.MaxPending)
-	}
 	r.announce(a, m, q.UnscheduledSent)
 	if a.pool {
 		a.poolDemand += m.length - min(m.announced, m.length)
@@ -133,6 +139,12 @@ func (r *Receiver) newMessage(i int32, q *rdcc.CreditRequest) {
 	r.arm(at)
 	r.want(at)
 	r.takeEarly(at)
+	if m = &r.messages[at]; m.presumed && a.pool && m.announced < m.length && r.index.get(r.messageKey(a, q.MessageID)) == at && r.on(rdcc.RulePresumedPool) {
+		// The pool's credit, which others may have asked for, covers the rest of it already: what comes now is of that.
+		m.atOnce = m.announced - min(m.announced, m.received)
+		m.received += m.atOnce
+		r.Counters.PresumedOctets += m.atOnce
+	}
 }
 
 // announce reserves what the message has sent, or is about to send, without credit.
@@ -158,9 +170,10 @@ func (r *Receiver) announce(a *association, m *message, sent uint64) {
 			over = 0
 		} else {
 			// Sent before this receiver lost its state: charged as far as the budget has room, and presumed to have
-			// arrived (decision 15).
+			// arrived (decision 15). No more than a part for each association, or who lies about it would hold all of the budget.
 			m.presumed = true
-			over = min(over, r.cfg.G-r.cfg.Gu-r.scheduled)
+			part := (r.cfg.G-r.cfg.Gu)/int64(max(r.live, 1)) - a.scheduled
+			over = min(over, r.cfg.G-r.cfg.Gu-r.scheduled, max(part, 0))
 		}
 	}
 	if m.bad {
@@ -183,10 +196,10 @@ func (r *Receiver) holdOf(a *association) time.Duration {
 	return max(a.update.hold, r.params.hold()) + 2*r.cfg.Fabric.DMax
 }
 
-// freshness is how long after its first request an association may re-request what it sent before: two retransmissions of
-// a request at their slowest, and what it takes to notice.
+// freshness is how long after its first request an association may re-request what it sent before, silence not counted: ten
+// retransmissions of a request at their slowest, and what it takes to notice.
 func (r *Receiver) freshness() time.Duration {
-	return 2*100*time.Millisecond + r.params.Lifetime + 4*r.cfg.Fabric.DMax
+	return 10*r.cfg.MaxTimeout + r.params.Lifetime + 4*r.cfg.Fabric.DMax
 }
 
 // requestedAgain processes a CREDIT_REQUEST for a message that is pending.

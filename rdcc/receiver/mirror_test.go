@@ -156,6 +156,9 @@ var mirrorWant = map[string]string{
 	"new / ASSOC_REQUEST":                "ASSOC_ACCEPT -> new",
 	"new / unknown type":                 "UNSUPPORTED_TYPE -> new",
 	"new / another epoch":                "UNKNOWN_ASSOCIATION -> new",
+	"new / CANCEL":                       " -> complete", // of a message that was refused: nobody will ask for it any more
+	"hole / CANCEL":                      " -> complete",
+	"early / CANCEL":                     " -> complete",
 	"new / data":                         " -> early",
 	"new / data, all":                    " -> early",
 	"new / data beyond":                  " -> early",

@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pcmlab/pcmlab/rdcc"
 )
@@ -119,19 +120,54 @@ func TestCap(t *testing.T) {
 	l.want("charged to the other", block.assoc().scheduled > 0 || l.r.Counters.Grants > 1, true)
 }
 
-// TestHoarder: who lets credit expire gets less each time, until data comes again.
+// TestHoarder: who lets credit expire gets less each time and has to wait for it, until data comes again. What it gets is enough for a
+// segment (decision 18).
 func TestHoarder(t *testing.T) {
 	l := newLab(t)
 	c := l.client(1)
-	last := int64(1 << 40)
 	for range 8 {
 		c.request(1, 1<<20, 0)
-		l.pass(200 * us)
-		l.want("reclaimed", l.charged(), int64(0))
+		l.pass(10 * time.Millisecond)
+		l.want("charged", l.charged(), int64(0))
 	}
 	a := c.assoc()
-	l.want("window", l.r.window(a, capacity) < last/100, true)
+	l.want("window", l.r.window(a, capacity), int64(300000/16))
+	l.take(rdcc.TypeCreditGrant)
 	c.request(1, 1<<20, 0)
+	l.one(rdcc.TypeCreditGrant)
+	l.pass(200 * us)
+	c.request(1, 1<<20, 0)
+	l.none(rdcc.TypeCreditGrant)
+	l.pass(5 * time.Millisecond)
+	l.none(rdcc.TypeCreditGrant)
+	l.pass(3 * time.Millisecond)
+	l.one(rdcc.TypeCreditGrant)
 	c.data(1, 1)
 	l.want("window", l.r.window(a, capacity) > 300000, true)
+	l.pass(time.Millisecond)
+	l.take(rdcc.TypeCreditGrant)
+	c.request(1, 1<<20, 0)
+	l.one(rdcc.TypeCreditGrant)
+}
+
+// TestRefresh_bounded: a grant of which nothing arrives is not repeated for ever, so that its rate is for others again.
+func TestRefresh_bounded(t *testing.T) {
+	l := newLab(t)
+	c := l.client(1)
+	c.request(1, 1<<20, 0, class(7))
+	l.take(rdcc.TypeCreditGrant)
+	other := l.client(2)
+	other.request(1, 1<<20, 0, class(1))
+	l.take(rdcc.TypeCreditGrant)
+	grants := 0
+	for range 40 {
+		l.pass(50 * us)
+		c.request(1, 1<<20, 0, class(7))
+		for _, g := range l.take(rdcc.TypeCreditGrant) {
+			if g.Assoc == other.id {
+				grants++
+			}
+		}
+	}
+	l.want("grants to the other", grants > 0, true)
 }

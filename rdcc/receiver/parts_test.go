@@ -98,7 +98,7 @@ func TestHoles(t *testing.T) {
 		for range 60 {
 			if id := highest + 1 + uint64(d.IntN(5)); d.IntN(2) == 0 {
 				if id > highest+1 {
-					h.add(highest+1, id-1, 1000)
+					h.add(highest+1, id-1, 0)
 				}
 				for o := highest + 1; o < id; o++ {
 					open[o] = true
@@ -106,7 +106,7 @@ func TestHoles(t *testing.T) {
 				highest = id
 			} else if highest > 0 {
 				id := 1 + d.Uint64N(highest)
-				h.remove(id, 1000)
+				h.remove(id)
 				delete(open, id)
 			}
 			for id := uint64(1); id <= highest; id++ {
@@ -117,11 +117,30 @@ func TestHoles(t *testing.T) {
 		}
 	}
 	var h holes
-	for n := range uint64(10) {
-		h.add(10*n+1, 10*n+5, 4)
+	for n := range uint64(4) {
+		h.add(10*n+1, 10*n+5, time.Duration(n)*time.Second)
 	}
-	if len(h.spans) != 4 || h.has(1) || !h.has(91) {
-		t.Errorf("of ten holes these are left: %v, want the highest four", h.spans)
+	for _, f := range []struct {
+		name string
+		id   uint64
+		now  time.Duration
+		gone uint64
+		ok   bool
+	}{
+		{"a fifth hole above", 100, 5 * time.Second, 0, false},
+		{"the next, without a hole", 36, 5 * time.Second, 0, true},
+		{"at the edge of a hole", 31, 5 * time.Second, 0, true},
+		{"in the middle of one", 3, 5 * time.Second, 0, false},
+		{"when the oldest has had its time, which is the one that is split", 3, holeAge, 0, false},
+		{"when the oldest has had its time", 100, holeAge, 1, true},
+		{"then there is room", 23, holeAge, 0, true},
+	} {
+		if gone, ok := h.fits(f.id, 35, f.now, 4); gone != f.gone || ok != f.ok {
+			t.Errorf("%s: %d gone, %t; want %d, %t", f.name, gone, ok, f.gone, f.ok)
+		}
+	}
+	if len(h.spans) != 3 || h.has(1) || !h.has(31) || h.forgotten != 5 {
+		t.Errorf("these are left: %v, %d is forgotten", h.spans, h.forgotten)
 	}
 }
 

@@ -243,9 +243,9 @@ func (r *Receiver) unblock(a *association) {
 	}
 }
 
-// activity counts the association among the active, or no more.
+// activity counts the association among the active, or no more: those that have credit, or may have some. Who is barred has no share.
 func (r *Receiver) activity(a *association) {
-	on := a.live > 0 || len(a.queue) > 0
+	on := a.live > 0 || len(a.queue) > 0 && a.barredUntil == 0
 	if on == a.isOn {
 		return
 	}

@@ -134,13 +134,13 @@ func TestEarly(t *testing.T) {
 	c.request(1, 8000, 8000)
 	l.want("octets of MSG_DONE", l.one(rdcc.TypeMsgDone).MsgDone.OctetsReceived, uint64(8000))
 	l.want("charged", l.charged(), int64(0))
-	// It does not wait for ever.
+	// It waits while there is room, since it would be missing for ever.
 	c.data(2, 5000)
-	l.pass(time.Millisecond)
+	l.pass(time.Second)
 	c.request(2, 8000, 8000)
 	l.none(rdcc.TypeMsgDone)
-	l.want("dropped", l.r.Counters.EarlyDropped, uint64(5000))
-	c.data(2, 8000)
+	l.want("dropped", l.r.Counters.EarlyDropped, uint64(0))
+	c.data(2, 3000)
 	l.one(rdcc.TypeMsgDone)
 	c.data(2, 100) // of a message that is complete
 	l.want("late", l.r.Counters.DataLate, uint64(100))
@@ -157,4 +157,120 @@ func TestEarly_isBounded(t *testing.T) {
 	l.want("keys", l.r.index.n, 8)
 	c.request(100, 10, 10)
 	l.one(rdcc.TypeMsgDone)
+}
+
+// TestRefused_comesLater: messages that found the pending ones at their bound are admitted later, each once, with what they had sent; what was
+// never seen is never said to be done, however many holes that leaves (decision 13).
+func TestRefused_comesLater(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending = 2 })
+	c := l.client(1)
+	early := func(id uint64) uint64 { // one is sent at once, and refused all the same
+		if id == 4 {
+			return 3000
+		}
+		return 0
+	}
+	for id := uint64(1); id <= 12; id++ {
+		c.request(id, 3000, early(id))
+	}
+	c.data(4, 3000)
+	left := map[uint64]bool{}
+	for id := uint64(1); id <= 12; id++ {
+		left[id] = true
+	}
+	for _, id := range []uint64{1, 2} {
+		c.data(id, 3000)
+		delete(left, id)
+	}
+	l.pass(time.Second)
+	l.out = nil
+	// The others ask again and again, the last first.
+	for round := 0; len(left) > 0; round++ {
+		if round > 20 {
+			t.Fatalf("%d messages are never admitted: %v", len(left), left)
+		}
+		for id := uint64(12); id > 0; id-- {
+			if !left[id] {
+				continue
+			}
+			c.request(id, 3000, early(id))
+			if e := l.take(rdcc.TypeError); len(e) > 0 {
+				l.want("reason", e[0].Error.Reason, rdcc.ReasonBudgetExhausted)
+				continue
+			}
+			if early(id) == 0 {
+				l.none(rdcc.TypeMsgDone) // it has never come
+				c.data(id, 3000)
+			}
+			l.want("MSG_DONE", l.one(rdcc.TypeMsgDone).MsgDone, rdcc.MsgDone{MessageID: id, OctetsReceived: 3000})
+			l.out = nil
+			delete(left, id)
+		}
+	}
+	l.want("forgotten", l.r.Counters.HolesEvicted, uint64(0))
+}
+
+// TestRefused_forgotten: of what lies below holes that were given up it is not known whether it was complete, which is not to say that it was.
+func TestRefused_forgotten(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending, c.Idle = 2, time.Hour })
+	c := l.client(1)
+	for _, id := range []uint64{3, 6} { // 1, 2, 4 and 5 are never asked for
+		c.request(id, 1000, 0)
+		c.data(id, 1000)
+	}
+	l.out = nil
+	c.request(9, 1000, 0)
+	l.want("reason", l.one(rdcc.TypeError).Error.Reason, rdcc.ReasonBudgetExhausted)
+	l.pass(2 * holeAge)
+	c.request(9, 1000, 0)
+	l.want("given up", l.r.Counters.HolesEvicted, uint64(1))
+	l.out = nil
+	c.request(1, 1000, 0)
+	l.none(rdcc.TypeMsgDone)
+	l.want("reason", l.one(rdcc.TypeError).Error, rdcc.Error{Reason: rdcc.ReasonApplicationAbort, MessageID: 1})
+}
+
+// TestRefused_cancelled: who abandons a message that was refused leaves no hole.
+func TestRefused_cancelled(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending = 2 })
+	c := l.client(1)
+	for id := uint64(1); id <= 9; id++ {
+		c.request(id, 1000, 0)
+	}
+	for _, id := range []uint64{3, 5, 7} {
+		c.send(&rdcc.Cancel{MessageID: id})
+	}
+	for _, id := range []uint64{1, 2, 4, 6, 8, 9} {
+		c.request(id, 1000, 0)
+		c.data(id, 1000)
+	}
+	l.want("done", l.r.Counters.MessagesDone, uint64(6))
+	l.want("holes", len(c.assoc().holes.spans), 0)
+}
+
+// TestRefused_poolCredit: what a refused message sent with the pool's credit is not missing for the others (decision 4).
+func TestRefused_poolCredit(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending, c.Pool = 2, true })
+	c := l.newClient(1)
+	c.caps |= rdcc.CapPool
+	c.join()
+	for id := uint64(1); id <= 3; id++ {
+		c.request(id, 5000, 0)
+	}
+	l.want("limit", l.last(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(10000))
+	c.data(1, 4000)
+	c.data(2, 3000)
+	c.data(3, 3000) // with the last of the credit
+	l.out = nil
+	c.request(3, 5000, 0)
+	l.want("reason", l.one(rdcc.TypeError).Error.Reason, rdcc.ReasonBudgetExhausted)
+	l.want("limit", l.last(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(13000))
+	c.data(1, 1000)
+	c.data(2, 2000)
+	l.out = nil
+	c.request(3, 5000, 0)
+	l.want("limit", l.last(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(15000))
+	c.data(3, 2000)
+	l.want("done", l.r.Counters.MessagesDone, uint64(3))
+	l.want("charged", l.charged(), int64(0))
 }

@@ -59,6 +59,9 @@ func (r *Receiver) offer(i, at int32) verdict {
 	if !r.on(rdcc.RuleNotBeyondLength) {
 		length += uint64(r.cfg.CreditUnit)
 	}
+	if r.now < a.barredUntil {
+		return barred
+	}
 	r.settle(a, c, received)
 	free := r.cfg.G - r.cfg.Gu - r.scheduled
 	if !r.on(rdcc.RuleBudget) {
@@ -144,12 +147,41 @@ func (r *Receiver) satisfied(i, at int32, window, chunk int64, left uint64) {
 	}
 }
 
-// window is how much may be outstanding at a rate. A sender that lets its credit expire gets half of it each time, down to a
-// Credit Unit, until it sends again.
+// window is how much may be outstanding at a rate. A sender that lets its credit expire gets half of it each time, until it sends
+// again, but never less than a segment that a transport can only send whole (decision 18): with less it could not send at all.
 func (r *Receiver) window(a *association, rate int64) int64 {
 	w := rate * int64(r.cfg.Fabric.BaseRTT) / 8000 * windowRTTs
-	return max(w>>a.hoards, r.cfg.CreditUnit)
+	return max(w>>a.hoards, min(segmentUnits*r.cfg.CreditUnit, (r.cfg.G-r.cfg.Gu)/segmentShare), r.cfg.CreditUnit)
 }
+
+// A segment has at most eight Credit Units (decision 18) and a sixteenth of G_s, so that others have some, too.
+const (
+	segmentUnits = 8
+	segmentShare = 16
+)
+
+// hoarded is what comes of credit that expires unused: the next is smaller, and later, up to a bound within which traffic must flow again
+// when the reason was a fault.
+func (r *Receiver) hoarded(a *association) {
+	a.hoards = min(a.hoards+1, maxHoards)
+	if a.hoards > 1 && r.on(rdcc.RuleHoarderWaits) { // once can be an accident
+		once := r.params.Lifetime + 2*r.cfg.Fabric.DMax
+		a.barredUntil = r.now + max(min(once<<a.hoards, maxHoardWait), once)
+		r.activity(a)
+	}
+}
+
+func (r *Receiver) unbar(a *association) {
+	if a.barredUntil != 0 {
+		a.barredUntil = 0
+		r.activity(a)
+	}
+}
+
+const (
+	maxHoards    = 6 // how often the window is halved, and the wait doubled
+	maxHoardWait = 50 * time.Millisecond
+)
 
 // grant sends a grant and charges it. limit is not below any that was sent (decision 1).
 func (r *Receiver) grant(i, at int32, c *credit, received, limit uint64, rate, need int64) {
@@ -196,6 +228,9 @@ func (r *Receiver) refreshNow(at int32) bool {
 			return false
 		}
 	}
+	if c.refreshes >= maxRefreshes && r.on(rdcc.RuleRefreshBounded) {
+		return false // the sender cannot use it: its rate is for others, when its time is over
+	}
 	if c.held != int64(c.limit-received) { // some was returned: it must be charged again, like new credit
 		return false
 	}
@@ -206,9 +241,13 @@ func (r *Receiver) refreshNow(at int32) bool {
 	}
 	r.grant(i, at, c, received, c.limit, rate, 0)
 	m.refresh = false
+	c.refreshes++
 	r.Counters.Refreshes++
 	return true
 }
+
+// maxRefreshes is how often a grant is repeated of which nothing arrives.
+const maxRefreshes = 2
 
 // probe is a grant whose answer tells the round-trip time: one to a sender that had no credit left (decision 19).
 type probe struct {

@@ -9,7 +9,10 @@ import (
 
 // old lets an association's first moments pass, in which it may still announce what it sent to the incarnation before.
 func (c *client) old() *client {
-	c.l.pass(300 * time.Millisecond)
+	for range 30 { // silence does not make it older
+		c.l.pass(40 * time.Millisecond)
+		c.send(&rdcc.SenderStatus{})
+	}
 	return c
 }
 
@@ -143,4 +146,50 @@ func TestRestart_beyondBudget(t *testing.T) {
 	}
 	l.want("charged within G", l.charged() <= 400000, true)
 	l.want("invariant violations", l.r.Counters.InvariantViolations, uint64(0))
+}
+
+// TestPresumed_amidSilence: who was cut off amid the requests of a fresh association is no liar when the rest of them comes.
+func TestPresumed_amidSilence(t *testing.T) {
+	l := newLab(t)
+	c := l.client(1)
+	c.request(1, 1<<20, 50000)
+	l.pass(3 * time.Second)
+	c.request(2, 1<<20, 50000)
+	l.want("faults", l.r.Counters.Faults, [numFaults]uint64{})
+}
+
+// TestPresumed_pool: what comes while a message is presumed is of the pool's credit, and the message ends (decision 15).
+func TestPresumed_pool(t *testing.T) {
+	l := newLab(t, pooled)
+	c := l.client(1)
+	c.request(1, 1000, 0)
+	c.request(2, 54000, 50000)
+	c.data(2, 1000) // with the credit of message 1, before the reservation is released
+	l.pass(time.Millisecond)
+	c.request(1, 1000, 0)
+	c.request(2, 54000, 50000)
+	c.data(1, 1000)
+	c.data(2, 3000)
+	l.want("done", l.r.Counters.MessagesDone, uint64(2))
+	l.pass(time.Millisecond)
+	l.want("charged", l.charged(), int64(0))
+}
+
+// TestBefore: what the transport has of a message from before the receiver lost its state.
+func TestBefore(t *testing.T) {
+	l := newLab(t)
+	c := l.client(1)
+	c.request(1, 3000, 3000)
+	c.arrive(Arrival{Message: 1, Octets: 3000, Before: true})
+	l.want("MSG_DONE", l.one(rdcc.TypeMsgDone).MsgDone, rdcc.MsgDone{MessageID: 1, OctetsReceived: 3000})
+	l.want("charged", l.charged(), int64(0))
+	c.request(2, 100000, 30000)
+	c.arrive(Arrival{Message: 2, Octets: 40000, Before: true}) // not more than was announced
+	l.none(rdcc.TypeMsgDone)
+	l.pass(time.Millisecond)
+	c.request(2, 100000, 30000)
+	g := l.last(rdcc.TypeCreditGrant).CreditGrant
+	l.want("granted beyond what was announced", g.GrantLimit > 30000, true)
+	l.want("charged", l.charged(), int64(g.GrantLimit-30000))
+	c.arrive(Arrival{Message: 9, Octets: 5, Before: true}) // of one that is not there
 }

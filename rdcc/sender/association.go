@@ -263,6 +263,7 @@ func (x *Machine) incarnation(a *assoc, h *rdcc.Header, m *rdcc.AssocAccept) {
 		default:
 			// To the new incarnation all that was sent is unscheduled, presumed delivered (decision 15).
 			p.unscheduled = p.transmitted
+			p.refused = 0
 			p.returned = 0 // no grant of the former life can cross a CREDIT_RETURN any more
 			x.request(p)
 		}

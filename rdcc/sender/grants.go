@@ -58,7 +58,7 @@ func (x *Machine) grant(a *assoc, flags uint16, g *rdcc.CreditGrant) {
 	}
 	if m.limit > held {
 		x.count.CreditGranted += m.limit - held
-		m.progressAt = x.now
+		x.got(m)
 	} else {
 		x.count.GrantsRefreshing++
 	}
@@ -86,6 +86,14 @@ func (x *Machine) grant(a *assoc, flags uint16, g *rdcc.CreditGrant) {
 		}
 	}
 	x.arm(m)
+}
+
+// got notes credit. More than there ever was is progress; what expired unused and comes again is none, or a message that can use
+// nothing of what it gets would never be given up (decision 24).
+func (x *Machine) got(m *message) {
+	if m.limit > m.most || !x.on(rdcc.RuleNewCreditProgress) {
+		m.most, m.progressAt = m.limit, x.now
+	}
 }
 
 // scheduled puts a message with credit above what is transmitted into SCHEDULED.
@@ -193,8 +201,8 @@ func (x *Machine) Allowance(now time.Duration, id uint64) (upTo uint64, rate int
 			return m.limit, rate
 		}
 		if m.selfPaced() {
-			// What the NIC is handed must have left it when the lifetime ends.
-			return min(m.limit, m.transmitted+within(m.grantEnd-x.now, rate)), rate
+			// What the NIC is handed must have left it when the lifetime ends, behind what it has already.
+			return min(m.limit, m.transmitted+within(m.grantEnd-max(x.now, m.leftAt), rate)), rate
 		}
 		p, budget, w := x.pacerOf(m)
 		return min(m.limit, m.transmitted+p.room(x.now, w, budget)), rate
@@ -251,7 +259,14 @@ func (x *Machine) pacerOf(m *message) (p *pacer, budget uint64, w time.Duration)
 }
 
 func (x *Machine) pace(m *message, n uint64) {
-	if m.selfPaced() || m.state != StateScheduled {
+	if m.state != StateScheduled {
+		return
+	}
+	if m.selfPaced() {
+		if !x.on(rdcc.RuleNICDrains) {
+			return
+		}
+		m.leftAt = max(x.now, m.leftAt) + window(n, min(x.pacing(m), x.c.LineRate))
 		return
 	}
 	p, budget, _ := x.pacerOf(m)

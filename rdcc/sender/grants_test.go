@@ -209,6 +209,18 @@ func TestPacing_selfPaced(t *testing.T) {
 	}
 }
 
+// TestPacing_selfPacedDrains: what a NIC has from before leaves first, at its rate; what comes behind it must leave within the lifetime, too.
+func TestPacing_selfPacedDrains(t *testing.T) {
+	l := newLab(t)
+	id := l.open(Message{Length: 1 << 20, SelfPaced: true})
+	l.send(l.r, &rdcc.CreditGrant{MessageID: 1, GrantLimit: 500000, PacingRate: 4000}) // 500 octets a microsecond, 1 ms
+	l.allowance(id, 500000)
+	l.transmit(id, 500000) // all of the lifetime
+	l.pass(100 * us)
+	l.send(l.r, &rdcc.CreditGrant{MessageID: 1, GrantLimit: 1 << 20, PacingRate: 4000})
+	l.allowance(id, 550000)
+}
+
 // TestPacing_segments: one that is longer than ten units is its own window, and counted (decision 18).
 func TestPacing_segments(t *testing.T) {
 	l := newLab(t)
@@ -310,5 +322,43 @@ func TestRepeatedOctets(t *testing.T) {
 	c := l.x.Counters()
 	if c.ScheduledSent != 20000 || c.BeyondCredit != 0 {
 		t.Errorf("counters %+v", c)
+	}
+}
+
+// TestGiveUp_grantsWithoutUse: credit that comes, expires and comes again is no progress (decision 24).
+func TestGiveUp_grantsWithoutUse(t *testing.T) {
+	l := newLab(t)
+	id := l.open(Message{Length: 1 << 20, Segment: 1 << 16})
+	for end := l.now + 31*time.Second; l.now < end; {
+		l.send(l.r, &rdcc.CreditGrant{MessageID: 1, GrantLimit: 1000, PacingRate: 8000})
+		l.pass(500 * ms)
+	}
+	if s, ok := l.x.State(id); ok {
+		t.Errorf("the message is in %s after 31 s in which it could send nothing", s)
+	}
+}
+
+// TestPool_refusedWaits: a message that the receiver does not admit for now gets none of the pool's credit, until a request of it was not
+// refused for as long as a timeout (decision 4).
+func TestPool_refusedWaits(t *testing.T) {
+	l := newLab(t)
+	first := l.open(Message{Length: 10000, Scheduled: true})
+	second, err := l.x.Submit(l.now, Message{To: l.r.addr, Length: 10000, Scheduled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.take()
+	l.send(l.r, &rdcc.Error{Reason: rdcc.ReasonBudgetExhausted, MessageID: 2})
+	grant := func() { l.send(l.r, &rdcc.CreditGrant{GrantLimit: 15000, PacingRate: 8000}, rdcc.FlagPool) }
+	grant()
+	l.allowance(first, 10000)
+	l.allowance(second, 0)
+	for range 3 { // it asks again, and is not refused
+		l.pass(10 * ms)
+		l.take()
+	}
+	grant()
+	if upTo, _ := l.x.Allowance(l.now, second); upTo == 0 {
+		t.Error("it gets nothing when it is admitted")
 	}
 }

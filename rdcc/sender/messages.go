@@ -33,7 +33,7 @@ type Message struct {
 	// can stop anywhere. Pool credit is given in whole segments (decision 25).
 	Segment uint64
 	// SelfPaced says that the transport itself holds the rate that Allowance gives, as a NIC with a rate limit for each
-	// queue pair does; octets count as transmitted when they are handed to it.
+	// queue pair does; octets count as transmitted when they are handed to it, and leave at the rate of that moment.
 	SelfPaced bool
 }
 
@@ -47,6 +47,7 @@ type message struct {
 
 	transmitted uint64
 	limit       uint64 // credit is held up to here; never below transmitted
+	most        uint64 // the highest limit that it ever had
 	unscheduled uint64 // Unscheduled Sent as announced
 	announced   bool   // a CREDIT_REQUEST has left
 	requestOut  bool   // one waits in the queue
@@ -54,6 +55,7 @@ type message struct {
 
 	startAt    time.Duration // end of the start delay
 	grantEnd   time.Duration // of the lifetime, never without credit of its own
+	leftAt     time.Duration // SelfPaced: when what the transport was handed has left it
 	rate       int64         // bit/s
 	requestAt  time.Duration
 	backoff    time.Duration // the next request timeout
@@ -68,6 +70,7 @@ type message struct {
 	timer   timer
 
 	// Pool credit.
+	refused            uint8 // by BUDGET_EXHAUSTED: requests until it may have credit again
 	deficit            int64
 	wantNext, wantPrev *message
 	wanting            bool

@@ -170,6 +170,7 @@ func (x *Machine) requestTimeout(m *message) {
 		return
 	}
 	x.count.RequestTimeouts++
+	m.refused -= min(m.refused, 1)
 	x.post(m)
 	x.wait(m)
 }

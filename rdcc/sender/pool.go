@@ -76,7 +76,7 @@ func (x *Machine) wantPool(m *message) {
 
 // enlist adds a message to those that want credit.
 func (x *Machine) enlist(m *message) bool {
-	if m.a.kind != grantsPool || m.state != StateWaiting || !m.announced || m.wanting || m.limit == m.Length {
+	if m.a.kind != grantsPool || m.state != StateWaiting || !m.announced || m.wanting || m.limit == m.Length || m.refused > 0 {
 		return false
 	}
 	x.want(m)
@@ -139,7 +139,7 @@ func (x *Machine) divide(a *assoc) {
 				w.remove(m, wants)
 				w.pushBack(m, wants)
 			}
-			m.progressAt = x.now
+			x.got(m)
 			if m.state == StateWaiting {
 				x.scheduled(m)
 			} else {
@@ -187,6 +187,23 @@ func (x *Machine) take(m *message, n uint64) {
 	m.a.pool.have[x.classOf(m)].remove(m, haves)
 	m.having = false
 	x.to(m, StateWaiting)
+}
+
+// poolRefused takes a message that the receiver does not admit for now out of the division: the credit is for those that it knows. It is
+// back when a request of it is not refused until the next is due.
+func (x *Machine) poolRefused(m *message) {
+	if !x.on(rdcc.RulePoolRefusedWaits) {
+		return
+	}
+	m.refused = 2
+	if m.having {
+		x.take(m, m.limit-m.transmitted)
+	}
+	if m.wanting {
+		m.a.pool.want[x.classOf(m)].remove(m, wants)
+		m.wanting = false
+	}
+	x.divide(m.a)
 }
 
 // poolUse notes octets of a scheduled message.

@@ -79,9 +79,12 @@ func (x *Machine) failed(a *assoc, e *rdcc.Error) {
 		m := x.find(a, e.MessageID)
 		switch {
 		case m == nil:
+		case a.kind == grantsPool && m.state == StateScheduled:
+			x.poolRefused(m)
 		case m.state != StateWaiting:
 			x.count.Unexpected++
 		case x.on(rdcc.RuleExhaustedKeeps):
+			x.poolRefused(m)
 			x.events.push(Event{Kind: EventExhausted, ID: m.id, To: a.to})
 		default:
 			m.requestAt = never
