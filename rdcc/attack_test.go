@@ -330,10 +330,10 @@ func (m *member) request(length, unscheduled uint64) *rdcc.CreditRequest {
 	return &rdcc.CreditRequest{MessageID: m.id, MessageLength: length, UnscheduledSent: unscheduled, Weight: 255, BindingKind: rdcc.BindingOpaque, BindingValue: m.id}
 }
 
-// TestAttack_hoarding: four members of the domain ask for credit all the time, in the highest class, and send nothing. The specification bounds
-// what they can hold by the Grant Limit's lifetime; here they have to wait longer and longer besides.
+// TestAttack_hoarding: a member of the domain asks for credit all the time, in the highest class, and sends nothing. The specification bounds
+// what he can hold by the grant's lifetime; here he has to wait longer and longer besides.
 func TestAttack_hoarding(t *testing.T) {
-	m := newMember(4, func(m *member, i int) rdcc.Message {
+	m := newMember(1, func(m *member, i int) rdcc.Message {
 		q := m.request(1<<30, 0)
 		if m.id > 400 { // bounded: later it asks again for what it has asked for
 			q.MessageID = uint64(1 + m.d(400))

@@ -57,7 +57,7 @@ func (c Config) Receiver(f receiver.Fabric) receiver.Config {
 		CreditUnit: int64(c.CreditUnit), Pool: c.Pool,
 		MaxAssociations: c.MaxAssociations, MaxPerAddress: c.MaxPerAddress, MaxMessages: c.MaxMessages, MaxPending: c.MaxPending,
 		MaxCredit: c.MaxCredit.Of(bdp), MaxLength: uint64(c.MaxLength), Idle: c.Idle.Of(f.BaseRTT, 1),
-		CRNs: c.CRNs, Local: c.Local, TargetRTT: c.TargetRTT.Of(f.BaseRTT, s),
+		CRNs: c.CRNs, Local: c.Local, MaxTimeout: s.Time(100 * time.Millisecond), TargetRTT: c.TargetRTT.Of(f.BaseRTT, s),
 	}
 	if !c.MayUnschedule() {
 		r.Gu, r.U = -1, 0
