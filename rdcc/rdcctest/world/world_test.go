@@ -134,8 +134,8 @@ var noticed = []string{
 	"ReportStops", "PauseStops", "ConvertAnnounces", "CreditFirst", "IDsIncrease", "RequestRepeated", "BackoffMost",
 	"LifetimeEnds", "ExpiryRequests", "Pacing", "PoolOffset", "PoolPaced", "PoolLifetime", "ExhaustedKeeps", "NICDrains",
 	"LargerUntilAcked", "RefreshBounded", "SumU", "Restated", "Presumed", "NotBeyondLength", "PacingRateNotZero",
-	"PoolCapability", "Done", "DoneAgain", "Budget", "ReclaimDelay", "NeverBelow", "SumOfRates", "LiveRates", "UnknownAssociation",
-	"EarlyDataWaits",
+	"PoolCapability", "Done", "DoneAgain", "Budget", "ReclaimDelay", "SumOfRates", "LiveRates", "UnknownAssociation",
+	
 }
 
 // TestWorld_notices: the oracles can fail, and their failures become small and are the same each time.
