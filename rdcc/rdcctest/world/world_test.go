@@ -135,7 +135,6 @@ var noticed = []string{
 	"LifetimeEnds", "ExpiryRequests", "Pacing", "PoolOffset", "PoolPaced", "PoolLifetime", "ExhaustedKeeps", "NICDrains",
 	"LargerUntilAcked", "RefreshBounded", "SumU", "Restated", "Presumed", "NotBeyondLength", "PacingRateNotZero",
 	"PoolCapability", "Done", "DoneAgain", "Budget", "ReclaimDelay", "SumOfRates", "LiveRates", "UnknownAssociation",
-	
 }
 
 // TestWorld_notices: the oracles can fail, and their failures become small and are the same each time.
