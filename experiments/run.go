@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -63,6 +64,7 @@ const (
 	dialTimeout  = 60 * time.Second
 	drainTimeout = 10 * time.Second
 	undoTimeout  = 30 * time.Second
+	fetchTimeout = 15 * time.Minute // a capture of gigabytes over a slow connection
 )
 
 // NewRunID is a name for a run that begins now: sortable, unique to the millisecond.
@@ -157,16 +159,16 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	driveErr := r.drive(ctx, traffic)
 	// Traffic first, then capture; counters after both are quiet. An interrupt must not keep what was measured from
 	// being collected.
-	collect, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout+undoTimeout)
-	defer cancel()
-	stopErr := traffic.stop(collect)
-	drainErr := r.drain(collect)
-	after, afterErr := r.readCounters(collect, "after")
-	callsErr := r.collectCalls(collect)
-	captureErr := captures.stop(collect)
+	var after *counterSet
+	collectErr := collect(context.WithoutCancel(ctx),
+		step{"stop the flows", undoTimeout, func(ctx context.Context) error { return traffic.stop(ctx) }},
+		step{"wait for the wire to be quiet", drainTimeout + undoTimeout, r.drain},
+		step{"read counters after", undoTimeout, func(ctx context.Context) (err error) { after, err = r.readCounters(ctx, "after"); return err }},
+		step{"fetch logs of handlers", fetchTimeout, r.collectCalls},
+		step{"stop and fetch captures", fetchTimeout, captures.stop})
 	r.result.counters(before, after)
 	r.plan.addRDCC(r.result.growth)
-	return errors.Join(driveErr, stopErr, drainErr, afterErr, callsErr, captureErr)
+	return errors.Join(driveErr, collectErr)
 }
 
 func (r *Runner) writeInputs() error {
@@ -207,16 +209,17 @@ func (r *Runner) onUndo(what string, do func(context.Context) error) {
 }
 
 func (r *Runner) unwind(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
-	defer cancel()
-	var errs []error
-	for i := len(r.undo) - 1; i >= 0; i-- {
-		if err := r.undo[i].do(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("undo: %s: %w", r.undo[i].what, err))
-		}
+	var steps []step
+	for _, u := range slices.Backward(r.undo) {
+		steps = append(steps, step{"undo: " + u.what, undoTimeout, func(ctx context.Context) error {
+			if err := u.do(ctx); err != nil {
+				return fmt.Errorf("undo: %s: %w", u.what, err)
+			}
+			return nil
+		}})
 	}
 	r.undo = nil
-	return errors.Join(errs...)
+	return collect(ctx, steps...)
 }
 
 func (r *Runner) dialAll(ctx context.Context) error {
