@@ -82,7 +82,7 @@ func (o *rdccOptions) file() (endpoint.File, error) {
 	if o.listen != "" {
 		a, err := netip.ParseAddr(o.listen)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--listen %q: need an address of this host, such as 10.0.0.1 or 2001:db8::1", o.listen))
+			errs = append(errs, fmt.Errorf("--listen %q: need an address of this host, such as 192.0.2.1 or 2001:db8::1", o.listen))
 		}
 		f.Listen = a
 	}

@@ -42,13 +42,13 @@ func newRDCCSendCommand(e *env) *cobra.Command {
 			"A receiver that does not answer as one with RDCC is told apart from one that refuses, and from one that is gone.\n\n" +
 			"Exit status: 0 the receiver has it all, 3 it does not speak RDCC, refuses, is unreachable or has ended the message,\n" +
 			"130 interrupted (the receiver is told).",
-		Example: "  pcmlab rdcc send --port 52001 --size 4MiB --class 2 10.0.0.2\n" +
+		Example: "  pcmlab rdcc send --port 52001 --size 4MiB --class 2 192.0.2.2\n" +
 			"  pcmlab rdcc send --config rdcc.yaml r1.lab model.bin\n" +
 			"  tar c weights | pcmlab rdcc send --port 52001 2001:db8::2 -",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("rdcc send: to whom? Give the receiver's name or address, such as: pcmlab rdcc send --port 52001 --size 4MiB 10.0.0.2")
+				return usagef("rdcc send: to whom? Give the receiver's name or address, such as: pcmlab rdcc send --port 52001 --size 4MiB 192.0.2.2")
 			case len(args) > 2:
 				return usagef("rdcc send: one receiver and one file, not %q", args[2:])
 			}

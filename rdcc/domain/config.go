@@ -61,8 +61,8 @@ type Config struct {
 
 	// Both.
 
-	CRNs  []netip.Addr `yaml:"crns" json:"crns,omitzero" doc:"congestion reporting nodes; reports of others are ignored" example:"10.0.0.254"`
-	Local []netip.Addr `yaml:"local" json:"local,omitzero" doc:"this host's data addresses, in the flows that reports name; any when absent" example:"10.0.0.1"`
+	CRNs  []netip.Addr `yaml:"crns" json:"crns,omitzero" doc:"congestion reporting nodes; reports of others are ignored" example:"192.0.2.254"`
+	Local []netip.Addr `yaml:"local" json:"local,omitzero" doc:"this host's data addresses, in the flows that reports name; any when absent" example:"192.0.2.1"`
 	DSCP  DSCP         `yaml:"dscp" json:"dscp,omitzero" doc:"code points of the domain; what is not said is not marked"`
 }
 

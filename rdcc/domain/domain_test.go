@@ -135,7 +135,7 @@ func TestUnscheduledOff(t *testing.T) {
 		if r := c.Receiver(hundred); r.Gu != -1 || r.U != 0 {
 			t.Errorf("%s: G_u %d, U %d", text, r.Gu, r.U)
 		}
-		if m := c.Message(hundred, netip.MustParseAddrPort("10.0.0.2:52001"), 2048); !m.Scheduled {
+		if m := c.Message(hundred, netip.MustParseAddrPort("192.0.2.2:52001"), 2048); !m.Scheduled {
 			t.Errorf("%s: a message may go without credit", text)
 		}
 		if err := c.Check(hundred); err != nil {
@@ -178,7 +178,7 @@ func full(t *testing.T) domain.Config {
 		MaxAssociations: 100, MaxPerAddress: 10, MaxMessages: 1000, MaxPending: 20, MaxCredit: domain.BDPs(1), MaxLength: 1 << 30,
 		Class: 3, Weight: 7, Hint: "latency-sensitive", Unscheduled: &no, Segment: domain.Octets(32768), OnRefused: "without",
 		GiveUp: domain.Time(5 * time.Second), LocalBacklog: domain.BDPs(1), Advertise: []string{"status", "crn"}, MaxOutgoing: 50,
-		CRNs: []netip.Addr{netip.MustParseAddr("10.0.0.254")}, Local: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		CRNs: []netip.Addr{netip.MustParseAddr("192.0.2.254")}, Local: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 		DSCP: domain.DSCP{Control: u8(48), Unscheduled: u8(26), Class0: u8(46), Class1: u8(34), Class2: u8(18), Class3: u8(10),
 			Class4: u8(8), Class5: u8(6), Class6: u8(4), Class7: u8(2)},
 	}
@@ -234,7 +234,7 @@ func TestMachinesGetEverything(t *testing.T) {
 			no := false
 			with.Unscheduled = &no
 		}
-		to := netip.MustParseAddrPort("10.0.0.2:52001")
+		to := netip.MustParseAddrPort("192.0.2.2:52001")
 		told := func(c domain.Config) any {
 			return []any{c.Receiver(hundred), c.Sender(hundred), c.Message(hundred, to, 1)}
 		}
@@ -252,14 +252,14 @@ func TestMachinesGetEverything(t *testing.T) {
 		t.Errorf("receiver %+v", r)
 	}
 	if s.BacklogThreshold != uint64(bdp) || s.Capabilities != rdcc.CapStatus|rdcc.CapCRN || s.OnRefused != sender.RefusedWithout ||
-		s.CRNs[0] != netip.MustParsePrefix("10.0.0.254/32") || *s.DSCP.Class[7] != 2 || *s.DSCP.Unscheduled != 26 {
+		s.CRNs[0] != netip.MustParsePrefix("192.0.2.254/32") || *s.DSCP.Class[7] != 2 || *s.DSCP.Unscheduled != 26 {
 		t.Errorf("sender %+v", s)
 	}
 }
 
 func TestSet(t *testing.T) {
 	c := domain.Config{Port: 52001}
-	for _, kv := range [][2]string{{"G", "3*BDP"}, {"dscp.control", "48"}, {"crns", "10.0.0.254, 10.0.0.253"}, {"unscheduled", "false"}} {
+	for _, kv := range [][2]string{{"G", "3*BDP"}, {"dscp.control", "48"}, {"crns", "192.0.2.254, 10.0.0.253"}, {"unscheduled", "false"}} {
 		if err := c.Set(kv[0], kv[1]); err != nil {
 			t.Error(err)
 		}

@@ -15,7 +15,7 @@ import (
 type File struct {
 	domain.Config
 
-	Listen   netip.Addr    `yaml:"listen" json:"listen,omitzero" doc:"address of both ports; all of this host when absent" example:"10.0.0.1"`
+	Listen   netip.Addr    `yaml:"listen" json:"listen,omitzero" doc:"address of both ports; all of this host when absent" example:"192.0.2.1"`
 	DataPort uint16        `yaml:"data_port" json:"data_port,omitzero" doc:"UDP port of the opaque transport's data, the same on all hosts; the one after port when absent" example:"52002"`
 	Metrics  string        `yaml:"metrics" json:"metrics,omitzero" doc:"loopback address on which counters are told in Prometheus' text form" example:"127.0.0.1:9464"`
 	User     string        `yaml:"user" json:"user,omitzero" doc:"becomes this user when the ports are open" example:"nobody"`
