@@ -206,19 +206,26 @@ func (j *judge) tuning() {
 
 // work is what earlier runs left, and who holds what a run needs.
 func (j *judge) work() {
+	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+	said := map[string]bool{}
 	for _, l := range j.f.Leftovers {
-		found := fmt.Sprintf("run %s of %s", l.Run, l.Owner)
-		if l.Owner == "" {
-			found = "run " + l.Run
+		found := "of " + l.Owner
+		if l.Run != "" {
+			found = fmt.Sprintf("run %s of %s", l.Run, l.Owner)
 		}
 		if !l.At.IsZero() {
-			found += " since " + l.At.UTC().Format("2006-01-02 15:04:05Z")
+			found += " since " + at(l.At)
 		}
-		if l.Alive {
+		switch {
+		case l.Alive && l.Run == "":
+			j.say(Warn, "lock", found, fmt.Sprintf("%s; until %s", l.What, at(l.Until)), "ask "+l.Owner+"; pcmlab who -i "+j.lab.File)
+		case l.Alive && said[l.Run]: // its guards and its lock are one run
+		case l.Alive:
+			said[l.Run] = true
 			j.say(Warn, "run at work", found, fmt.Sprintf("%s, process %d", l.What, l.PID), "wait for it, or pcmlab stop "+l.Run)
-			continue
+		default:
+			j.say(Fail, "leftover", found, "its guard had to act, or the host went down: "+l.What, fmt.Sprintf("pcmlab cleanup --run %s -i %s", l.Run, j.lab.File))
 		}
-		j.say(Fail, "leftover", found, "its guard had to act, or the host went down: "+l.What, fmt.Sprintf("pcmlab cleanup --run %s -i %s", l.Run, j.lab.File))
 	}
 	if len(j.f.Leftovers) == 0 {
 		j.pass("leftovers", "none")

@@ -148,6 +148,9 @@ func TestJudge_plantedProblems(t *testing.T) {
 		{"at_work", "somebody's run", func(_ *inventory.Lab, a *Answer) {
 			a.Facts.Leftovers = []facts.Leftover{{Run: "r9", Owner: "bob", What: "a guard", Alive: true, PID: 7}}
 		}, "run at work", Warn, []string{"run r9 of bob", "pcmlab stop r9"}},
+		{"locked", "by a person", func(_ *inventory.Lab, a *Answer) {
+			a.Facts.Leftovers = []facts.Leftover{{Owner: "eve@desk", What: "measuring", Alive: true, Until: time.Unix(7200, 0)}}
+		}, "lock", Warn, []string{"of eve@desk", "measuring; until 1970-01-01 02:00:00Z", "pcmlab who"}},
 		{"same_machine", "two names of one address", func(_ *inventory.Lab, a *Answer) { a.Facts.Hostname, a.Facts.BootID = "h1", "boot of h1" }, "same machine", Fail, []string{"host h1", "HostName"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

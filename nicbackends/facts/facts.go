@@ -97,15 +97,15 @@ type NIC struct {
 	AddrsWhy  string         `json:"addresses_unavailable,omitempty" flat:"-"`
 }
 
-// Leftover is a guard that an earlier run left at work, or its record.
+// Leftover is a guard of another run, at work or only its record, or a lock that somebody holds.
 type Leftover struct {
-	Run   string    `json:"run"`
-	Owner string    `json:"owner"` // user on the host
-	From  string    `json:"from,omitempty"`
-	At    time.Time `json:"at,omitzero"` // when it began
-	What  string    `json:"what"`        // the command
+	Run   string    `json:"run,omitempty"` // "" for a person's lock
+	Owner string    `json:"owner"`         // user on the host; of a lock who asked for it
+	At    time.Time `json:"at,omitzero"`   // when it began
+	What  string    `json:"what"`          // the command
 	Alive bool      `json:"alive"`
 	PID   int       `json:"pid,omitempty"`
+	Until time.Time `json:"until,omitzero"` // of a lock
 }
 
 // Socket is a UDP socket at port 4791, or a TCP socket that listens.

@@ -3,6 +3,7 @@ package facts
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -166,6 +167,39 @@ func complete(t testing.TB, f Facts) {
 	check(reflect.ValueOf(f))
 	for _, n := range f.NICs {
 		check(reflect.ValueOf(n))
+	}
+}
+
+// TestRead_leftovers: guards by their records, at work and not; locks of runs that live, of runs that do not, of people.
+func TestRead_leftovers(t *testing.T) {
+	t.Parallel()
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, pid, start := "11111111-2222-3333-4444-555555555555", os.Getpid(), startOf(string(stat))
+	guard := func(run, boot string, start uint64) string {
+		return fmt.Sprintf(`{"event":"guarding","at":"2026-11-30T12:00:00Z","run":%q,"boot_id":%q,"pid":%d,"start":%d,"args":["ib_write_bw","-d"]}`, run, boot, pid, start)
+	}
+	hold := func(id string, run bool, start uint64, expires string) string {
+		return fmt.Sprintf(`{"id":%q,"run":%v,"owner":"eve@desk","reason":"why","since":"2026-11-30T12:00:00Z","expires":%q,"process":{"pid":%d,"start":%d,"boot_id":%q}}`, id, run, expires, pid, start, boot)
+	}
+	const later, earlier = "2199-01-01T00:00:00Z", "2000-01-01T00:00:00Z"
+	g, l := "home/.cache/pcmlab/guards/", "run/lock/pcmlab/"
+	root := mlx5Tree(t, map[string]string{
+		g + "a/1.json": guard("a", boot, start), g + "b/1.json": guard("b", "another boot", start), g + "c/1.json": guard("c", boot, start+1), g + "own/1.json": guard("own", boot, start),
+		g + "d/1.json": "damaged", l + "1.json": hold("e", true, start, later), l + "2.json": hold("f", true, start+1, later), l + "3.json": hold("eve", false, 0, later),
+		l + "4.json": hold("old", false, 0, earlier), l + "5.json": hold("own", true, start, later),
+	})
+	q := node1
+	q.Run = "own"
+	var got []string
+	for _, x := range Parse(runScript(t, "sh", root, q), nonce, q).Leftovers {
+		got = append(got, fmt.Sprintf("%s of %s, %s, %v", x.Run, x.Owner, x.What, x.Alive))
+	}
+	want := []string{"a of lab, ib_write_bw -d, true", "b of lab, ib_write_bw -d, false", "c of lab, ib_write_bw -d, false", "e of eve@desk, why, true", " of eve@desk, why, true"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("leftovers (-want +got):\n%s", d)
 	}
 }
 

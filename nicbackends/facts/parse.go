@@ -220,38 +220,65 @@ type guardRecord struct {
 	At     time.Time `json:"at"`
 }
 
-var guardLine = regexp.MustCompile(`^/proc/(\d+)/cmdline:pcmlab\x00guard\x00--run\x00([A-Za-z0-9_.+:-]{1,100})$`)
+// lock is a file of /run/lock/pcmlab (inventory/remote/locks).
+type lock struct {
+	ID      string    `json:"id"`
+	Run     bool      `json:"run"`
+	Owner   string    `json:"owner"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since"`
+	Expires time.Time `json:"expires"`
+	Process struct {
+		PID   int    `json:"pid"`
+		Start uint64 `json:"start"`
+		Boot  string `json:"boot_id"`
+	} `json:"process"`
+}
 
-// leftovers are the guards of other runs: by their records those of this user, by the list of processes those of others.
+// leftovers are the guards of other runs of this user, by their records, and what runs and people of all users hold.
 func leftovers(it items, boot, own string) []Leftover {
 	var out []Leftover
-	seen := map[string]bool{own: own != ""}
 	user := ""
 	if m := userWords.FindStringSubmatch(string(it.value("user"))); m != nil {
 		user = m[2]
 	}
-	text, _ := it.text("guards")
-	lines := strings.Split(text, "\n")
-	for i := 0; i+1 < len(lines); i += 2 {
+	it.records("guards", func(line, stat string) {
 		var r guardRecord
-		if json.Unmarshal([]byte(lines[i]), &r) != nil || r.Run == "" || r.Run == own && own != "" {
-			continue
+		if json.Unmarshal([]byte(line), &r) != nil || r.Run == "" || r.Run == own {
+			return
 		}
-		l := Leftover{Run: clean(r.Run), Owner: user, At: r.At, What: shown(r.Args), PID: r.PID, Alive: r.BootID == boot && startOf(lines[i+1]) == r.Start && r.Start > 0}
-		seen[l.Run] = true
-		out = append(out, l)
-	}
-	text, _ = it.text("found", 2)
-	for line := range strings.Lines(text) {
-		m := guardLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if m == nil || seen[m[2]] {
-			continue
+		out = append(out, Leftover{Run: clean(r.Run), Owner: user, At: r.At, What: shown(r.Args), PID: r.PID, Alive: r.BootID == boot && startOf(stat) == r.Start && r.Start > 0})
+	})
+	now, _ := it.value("clock_ns").Int()
+	it.records("locks", func(line, stat string) {
+		var l lock
+		if json.Unmarshal([]byte(line), &l) != nil || l.ID == own || now > 0 && l.Expires.UnixNano() < now {
+			return
 		}
-		seen[m[2]] = true
-		pid, _ := strconv.Atoi(m[1])
-		out = append(out, Leftover{Run: m[2], What: "a guard", PID: pid, Alive: true})
-	}
+		p := l.Process
+		if l.Run && (p.Boot != boot || startOf(stat) != p.Start || p.Start == 0) {
+			return // it counts for nothing
+		}
+		h := Leftover{Owner: clean(l.Owner), At: l.Since, What: shown([]string{l.Reason}), Alive: true, PID: p.PID, Until: l.Expires}
+		if l.Run {
+			h.Run = clean(l.ID)
+		}
+		out = append(out, h)
+	})
 	return out
+}
+
+// records calls f with each record and what /proc says of its process.
+func (i items) records(key string, f func(line, stat string)) {
+	text, _ := i.text(key)
+	lines := strings.Split(text, "\n")
+	for k := 0; k < len(lines); k += 2 {
+		stat := ""
+		if k+1 < len(lines) { // the last one of a process that is gone was trimmed
+			stat = lines[k+1]
+		}
+		f(lines[k], stat)
+	}
 }
 
 func shown(args []string) string {
@@ -278,8 +305,8 @@ func startOf(stat string) uint64 {
 
 // sockets reads lines of /proc/net/{tcp,udp}{,6} behind their file's name.
 func sockets(it items) ([]Socket, Value) {
-	text, why := it.text("found", 1, 2)
-	if i := it.get("found"); why != "" && i.status == 1 {
+	text, why := it.text("sockets", 1, 2)
+	if i := it.get("sockets"); why != "" && i.status == 1 {
 		return nil, "none" // grep found nothing
 	}
 	if why != "" {

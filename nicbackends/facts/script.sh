@@ -137,22 +137,27 @@ for d in infiniband net; do
 	for g in "$R/sys/class/$d"/*; do [ -e "$g" ] && printf '%s ' "${g##*/}"; done
 	end 0
 done
-# Guards of this user leave a record each while they work, and when they had to act; those of others show in the list
-# of processes alone.
-begin guards
-n=0
-for g in "$HOME"/.cache/pcmlab/guards/*/*.json; do
-	[ -r "$g" ] && n=$((n + 1)) && [ $n -le 50 ] || continue
-	x=
-	IFS= read -r x <"$g"
-	p=${x#*\"pid\":} p=${p%%[!0-9]*}
-	alive=
-	[ -n "$p" ] && [ -r "/proc/$p/stat" ] && IFS= read -r alive <"/proc/$p/stat"
-	printf '%s\n%s\n' "$x" "$alive"
-done
-end 0
-# With the same look: UDP sockets at 4791, and TCP sockets that listen.
-run found grep -sHaoE 'pcmlab.guard.--run.[A-Za-z0-9_.+:-]+|^ *[0-9]+: [0-9A-F]+:([0-9A-F]+ [0-9A-F]+:[0-9A-F]+ 0A|12B7) .*' "$R/proc/net/tcp" "$R/proc/net/tcp6" "$R/proc/net/udp" "$R/proc/net/udp6" /proc/[0-9]*/cmdline
+# Guards of this user leave a record each while they work, and when they had to act; runs and people of all users hold
+# locks. Behind each record comes what /proc says of the process that it names, which tells whether it is still at work.
+records() { # KEY FILE...
+	begin "$1"
+	shift
+	n=0
+	for g; do
+		[ -r "$g" ] && n=$((n + 1)) && [ $n -le 50 ] || continue
+		x=
+		IFS= read -r x <"$g"
+		p=${x#*\"pid\":} p=${p%%[!0-9]*}
+		alive=
+		[ -n "$p" ] && [ -r "/proc/$p/stat" ] && IFS= read -r alive <"/proc/$p/stat"
+		printf '%s\n%s\n' "$x" "$alive"
+	done
+	end 0
+}
+records guards "$HOME"/.cache/pcmlab/guards/*/*.json
+records locks "$R"/run/lock/pcmlab/*.json
+# UDP sockets at 4791, and TCP sockets that listen.
+run sockets grep -HsE '^ *[0-9]+: [0-9A-F]+:([0-9A-F]+ [0-9A-F]+:[0-9A-F]+ 0A|12B7) ' "$R/proc/net/tcp" "$R/proc/net/tcp6" "$R/proc/net/udp" "$R/proc/net/udp6"
 
 i=0
 while [ $# -ge 3 ]; do
