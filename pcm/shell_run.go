@@ -81,7 +81,18 @@ func (w *shellWriter) run() {
 		odd = "\n\t\tpcm_odd(f);"
 	}
 	w.line("\tif (__builtin_expect(rc != PCM_SUCCESS, 0)) {\n\t\tpcm_store(&%s, (uint64_t)(int64_t)rc);%s\n\t\treturn rc;\n\t}", w.failedCell(), odd)
-	if odd != "" {
+	switch {
+	case w.quick(): // not of what the handler took away itself, as those of the published SDK do: nothing is left then
+		for i, s := range w.Signals {
+			was := wordLiteral(s.Initial)
+			if !s.Reset {
+				was = fmt.Sprintf("sig[%d]", i)
+			}
+			if s.Source != ElapsedTime && (s.Reset || s.Trigger != nil) {
+				w.line("\tif (snap[1] & UINT64_C(1) << %d && snap[%d] != %s)%s", i, signalOffset+i, was, odd)
+			}
+		}
+	case odd != "":
 		w.line("\tif (snap[1])%s", odd)
 	}
 	for i, s := range w.Signals {

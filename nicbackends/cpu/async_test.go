@@ -271,6 +271,16 @@ int algorithm_main()
 		update_signal(A, -1);
 	if (get_control(CWND) % 16 == 5)
 		set_signal(T, 0);
+	if (get_control(CWND) % 16 == 6)
+		update_signal(A, -get_signal(A)); /* nothing is left */
+	if (get_control(CWND) % 16 == 7)
+		update_signal(B, 0);
+	if (get_control(CWND) % 16 == 8)
+		set_signal(C, get_signal(C) + 2);
+	if (get_control(CWND) % 16 == 9)
+		update_signal(J, 3);
+	if (get_control(CWND) % 16 == 10)
+		set_signal(G, 12345);
 	return PCM_SUCCESS;
 }
 `
