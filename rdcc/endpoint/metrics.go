@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/pcmlab/pcmlab/rdcc"
 	"github.com/pcmlab/pcmlab/rdcc/receiver"
@@ -69,7 +68,7 @@ func writeCounters(b *strings.Builder, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		if name == "" {
-			name = snake(v.Type().Field(i).Name)
+			name = rdcc.CounterName(v.Type().Field(i).Name)
 		}
 		full := prefix + name + "_total"
 		f := v.Field(i)
@@ -84,19 +83,6 @@ func writeCounters(b *strings.Builder, prefix string, v reflect.Value) {
 			}
 		}
 	}
-}
-
-// snake is a Go name as counters are called: AssocRefused, assoc_refused; RTTSamples, rtt_samples.
-func snake(name string) string {
-	var b strings.Builder
-	r := []rune(name)
-	for i, c := range r {
-		if unicode.IsUpper(c) && i > 0 && (unicode.IsLower(r[i-1]) || i+1 < len(r) && unicode.IsLower(r[i+1])) {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(c))
-	}
-	return b.String()
 }
 
 // Metrics tells the counters on a loopback address until ctx ends. Another address is refused.

@@ -3,7 +3,6 @@ package gate
 import (
 	"reflect"
 	"strings"
-	"unicode"
 
 	"github.com/pcmlab/pcmlab/rdcc"
 )
@@ -26,7 +25,7 @@ func (g *Gate) CounterMap() map[string]uint64 {
 // collect adds the fields of a struct of counters. What is counted by type of datagram has a name each, other arrays a sum.
 func collect(m map[string]uint64, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
-		f, name := v.Field(i), prefix+snake(v.Type().Field(i).Name)
+		f, name := v.Field(i), prefix+rdcc.CounterName(v.Type().Field(i).Name)
 		if f.Kind() == reflect.Uint64 {
 			m[name] = f.Uint()
 			continue
@@ -41,19 +40,6 @@ func collect(m map[string]uint64, prefix string, v reflect.Value) {
 			}
 		}
 	}
-}
-
-// snake writes a Go name in snake case; abbreviations stay together.
-func snake(name string) string {
-	var b strings.Builder
-	runes := []rune(name)
-	for i, r := range runes {
-		if unicode.IsUpper(r) && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }
 
 // PeerStatus is a peer to which messages go.
