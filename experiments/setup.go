@@ -9,6 +9,7 @@ import (
 
 	"github.com/pcmlab/pcmlab/internal/spec"
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs"
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
 // setupSpec is one setting of a host that a run changes and puts back.
@@ -21,6 +22,15 @@ type setupSpec struct {
 	Show  spec.OneOrMany[spec.Scalar] `yaml:"show" doc:"command, in words, that shows a setting and changes nothing; with do and undo"`
 	Do    spec.OneOrMany[spec.Scalar] `yaml:"do" doc:"command that changes it"`
 	Undo  spec.OneOrMany[spec.Scalar] `yaml:"undo" doc:"command that changes it back: show must then show what it did before"`
+
+	MLXConfig string                `yaml:"mlxconfig" example:"mlx5_0" doc:"device whose firmware settings are staged for the next boot, as mlxconfig does; with set. What runs stays as it is"`
+	MLXReg    string                `yaml:"mlxreg" example:"mlx5_0" doc:"device whose access register is written, as mlxreg does; with reg and set"`
+	Reg       string                `yaml:"reg" pattern:"[A-Za-z][A-Za-z0-9_]*" example:"PPCC" doc:"name of the register"`
+	Indexes   string                `yaml:"indexes" example:"local_port=1,pnat=0,lp_msb=0,algo_slot=1,algo_param_index=7" doc:"fields that say which part of the register: NAME=VALUE,NAME=VALUE"`
+	GetOp     string                `yaml:"get_op" example:"cmd_type=6" doc:"fields that say what is read, where a register knows commands"`
+	SetOp     string                `yaml:"set_op" example:"cmd_type=8" doc:"fields that say what is written"`
+	MLNXQoS   string                `yaml:"mlnx_qos" example:"ens1f0np0" doc:"network interface whose quality of service is changed, as mlnx_qos does; with set: pfc, prio_tc, trust, dscp2prio, cable_len, prio2buffer, buffer_size"`
+	Set       spec.Map[spec.Scalar] `yaml:"set" keys:"[A-Za-z][A-Za-z0-9_]*(\\[[0-9]+\\])?" doc:"settings and their values, of mlxconfig, mlxreg or mlnx_qos"`
 }
 
 // Setting is a setting of a host that a run changes and puts back.
@@ -36,7 +46,12 @@ func (s setupSpec) knob() knobs.Knob {
 		}
 		return out
 	}
-	return knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: s.TC, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo)}
+	k := knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: s.TC, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
+		MLXConfig: s.MLXConfig, MLXReg: s.MLXReg, Reg: s.Reg, Indexes: s.Indexes, GetOp: s.GetOp, SetOp: s.SetOp, MLNXQoS: s.MLNXQoS}
+	for _, e := range s.Set {
+		k.Set = append(k.Set, mft.Assign{Name: e.Key, Value: string(e.Value)})
+	}
+	return k
 }
 
 func (p *Playbook) buildSetup(f *playbookFile) {
@@ -66,6 +81,9 @@ func (b *planner) settings() {
 		}
 		b.takePart(s.Host, "setting")
 		b.Settings = append(b.Settings, PlannedSetting{s.Host, s.Knob, h.Sudo})
+		if s.Knob.MLXConfig != "" {
+			b.note("%s on %s is staged for the next boot and put back at the end: this run sees what the NIC has now", mft.Join(s.Knob.Set, ", "), s.Host)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
 func newPlanCommand(e *env) *cobra.Command {
@@ -72,6 +73,9 @@ func (e *env) printPlan(p *experiments.Plan) error {
 			to := s.Knob.Value
 			if to == "" {
 				to = s.Knob.TC
+			}
+			if to == "" {
+				to = mft.Join(s.Knob.Set, ", ")
 			}
 			if to == "" {
 				to = "-"

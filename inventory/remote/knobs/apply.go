@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/internal/process"
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
 // stepTimeout is how long one command of a knob may take. Writing a firmware setting takes seconds.
@@ -64,7 +65,11 @@ func (j *Journal) change(ctx context.Context, k Knob) error {
 	if k.File != "" && after != k.Value {
 		return fmt.Errorf("%q was written, %q is read back", k.Value, after)
 	}
-	if k.File == "" && after == before {
+	if k.vendor() != "" {
+		if err := k.unlike(ctx); err != nil {
+			return err
+		}
+	} else if k.File == "" && after == before {
 		return fmt.Errorf("changed nothing: %q shows what it showed before", strings.Join(k.show(), " "))
 	}
 	j.Steps[len(j.Steps)-1].After = &after
@@ -106,6 +111,9 @@ func (s Step) restore(ctx context.Context) error {
 	}
 	undo := s.Knob
 	undo.Value, undo.Do = s.Before, s.Knob.Undo
+	if undo.vendor() != "" {
+		undo.Set = mft.Split(s.Before)
+	}
 	if err := undo.do(ctx); err != nil {
 		return err
 	}
@@ -124,11 +132,22 @@ func (k Knob) state(ctx context.Context) (string, error) {
 		data, err := os.ReadFile(k.File)
 		return chosen(string(data)), err
 	}
+	if k.vendor() != "" {
+		return k.vendorState(ctx)
+	}
 	return command(ctx, k.show())
 }
 
 // do turns the knob. Files of the kernel are written in one piece and never made.
 func (k Knob) do(ctx context.Context) error {
+	if k.vendor() != "" {
+		for _, c := range k.setCommands() {
+			if _, err := command(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if k.File == "" {
 		_, err := command(ctx, k.Do)
 		return err

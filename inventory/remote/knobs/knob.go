@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
-// Knob is one setting: a file, a queueing discipline, or commands.
+// Knob is one setting: a file, a queueing discipline, settings of one of NVIDIA's tools, or commands.
 type Knob struct {
 	// File has one value: all of it, or the word in brackets where the kernel lists what can be chosen.
 	File  string `json:"file,omitempty"`
@@ -15,6 +17,19 @@ type Knob struct {
 	// TC replaces the root queueing discipline of a network interface: "netem loss 1%".
 	Dev string `json:"dev,omitempty"`
 	TC  string `json:"tc,omitempty"`
+
+	// MLXConfig is a device whose firmware settings Set are staged for the next boot. What runs stays as it is.
+	MLXConfig string `json:"mlxconfig,omitempty"`
+	// MLXReg is a device whose register Reg is written: the fields Set. What the register is asked for when it is read, and told when it is
+	// written, may differ (PPCC: cmd_type=6 and cmd_type=8).
+	MLXReg  string `json:"mlxreg,omitempty"`
+	Reg     string `json:"reg,omitempty"`
+	Indexes string `json:"indexes,omitempty"`
+	GetOp   string `json:"get_op,omitempty"`
+	SetOp   string `json:"set_op,omitempty"`
+	// MLNXQoS is a network interface whose quality of service Set is changed.
+	MLNXQoS string       `json:"mlnx_qos,omitempty"`
+	Set     []mft.Assign `json:"set,omitempty"`
 
 	// Show prints the state and changes nothing; Do changes it; Undo changes it back.
 	Show []string `json:"show,omitempty"`
@@ -29,6 +44,8 @@ func (k Knob) String() string {
 		return k.File
 	case k.Dev != "":
 		return "root qdisc of " + k.Dev
+	case k.vendor() != "":
+		return k.vendorName()
 	}
 	return strings.Join(k.Do, " ")
 }
@@ -37,14 +54,15 @@ func (k Knob) String() string {
 func (k Knob) Validate() error {
 	var errs []error
 	kinds := 0
-	for _, is := range []bool{k.File != "", k.Dev != "" || k.TC != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
+	for _, is := range []bool{k.File != "", k.Dev != "" || k.TC != "", k.MLXConfig != "", k.MLXReg != "", k.MLNXQoS != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
 		if is {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		errs = append(errs, errors.New("need one of file and value, dev and tc, or show, do and undo"))
+		errs = append(errs, errors.New("need one of file and value, dev and tc, mlxconfig and set, mlxreg, reg and set, mlnx_qos and set, or show, do and undo"))
 	}
+	errs = append(errs, k.checkVendor())
 	if k.File != "" && (!strings.HasPrefix(k.File, "/") || strings.Contains(k.File, "\x00")) {
 		errs = append(errs, fmt.Errorf("file %q: need an absolute path", k.File))
 	}
@@ -118,11 +136,20 @@ func (k Knob) byHand(before string) string {
 	if k.File != "" {
 		return fmt.Sprintf("echo %s | sudo tee %s", quote(before), quote(k.File))
 	}
-	words := make([]string, len(k.Undo))
-	for i, w := range k.Undo {
-		words[i] = quote(w)
+	commands := [][]string{k.Undo}
+	if k.vendor() != "" {
+		k.Set = mft.Split(before)
+		commands = k.setCommands()
 	}
-	return "sudo " + strings.Join(words, " ")
+	lines := make([]string, len(commands))
+	for i, c := range commands {
+		words := make([]string, len(c))
+		for j, w := range c {
+			words[j] = quote(w)
+		}
+		lines[i] = "sudo " + strings.Join(words, " ")
+	}
+	return strings.Join(lines, " && ")
 }
 
 func quote(s string) string {
