@@ -225,7 +225,7 @@ func (r *Receiver) armAssoc(i int32) {
 	if t, ok := a.update.next(); ok {
 		at = min(at, t)
 	}
-	if t, ok := a.poolCredit.next(); ok {
+	if t, ok := a.poolCredit.next(&a.poolCredit.own); ok {
 		at = min(at, t)
 	}
 	if a.barredUntil != 0 {

@@ -19,6 +19,8 @@ type queuePair struct {
 	early       uint64 // octets that came before the request that they belong to
 	earlySince  time.Duration
 	refused     bool // a message of it was, whose octets wait until it is not
+
+	flow
 }
 
 // maxQPs bounds the queue pairs of an association; the gate of a NIC has one for each class and application (decision 25).
@@ -54,9 +56,10 @@ func (r *Receiver) bind(at int32) {
 		}
 	case rdcc.BindingRoCEv2:
 		q := r.queuePair(m.assoc, uint32(m.value>>40))
-		m.qp = q + 1
+		m.credit.qp, m.credit.msn = q+1, rdcc.RoCEBindingOf(m.value).MSN
 		r.qps[q].refused = false
 		r.qps[q].insert(r, at)
+		r.join(at)
 	}
 }
 
@@ -118,8 +121,9 @@ func (r *Receiver) unbind(at int32) {
 	case m.kind == rdcc.BindingOpaque && m.value != m.id:
 		r.index.remove(key{m.value, a.id, tagOpaque})
 		r.opaque--
-	case m.qp != 0:
-		q := &r.qps[m.qp-1]
+	case m.credit.qp != 0:
+		q := &r.qps[m.credit.qp-1]
+		r.part(at)
 		before, prev := &q.first, int32(0)
 		for *before != at+1 {
 			prev = *before
@@ -133,6 +137,7 @@ func (r *Receiver) unbind(at int32) {
 		if prev == 0 && (!q.known || !msnBefore(b.MSN, q.expected)) {
 			q.expected, q.known = (b.MSN+uint32(b.Messages))&0xffffff, true
 		}
+		r.settle(a, &m.credit, m.received)
 	}
 }
 
@@ -281,7 +286,7 @@ func (r *Receiver) takeEarly(at int32) {
 	e := &r.early
 	m := &r.messages[at]
 	a := &r.assocs[m.assoc]
-	id, kind, value, qp := m.id, m.kind, m.value, m.qp
+	id, kind, value, qp := m.id, m.kind, m.value, m.credit.qp
 	take := func(v Arrival) (n, counted uint64) {
 		i := r.index.get(earlyKey(a, v))
 		if i < 0 {

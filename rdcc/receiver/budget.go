@@ -20,38 +20,22 @@ type credit struct {
 	expired  bool // it was reclaimed: the sender must ask again
 	returned bool // it was returned: likewise
 
-	rates [liveRates]liveRate // of grants that are alive, the rate falling
-	n     uint8
-}
+	qp  int32  // queue pair of the message, place and one
+	msn uint32 // first message sequence number on it
 
-// liveRates is how many different rates are told apart; more are merged, to the higher rate and the later end.
-const liveRates = 3
-
-// liveRate is a rate at which the sender may send under grants up to limit.
-type liveRate struct {
-	limit uint64
-	until time.Duration
-	rate  int64 // Mbit/s
-}
-
-// liveRate is what the sender may be sending at: the highest of the live grants'.
-func (c *credit) liveRate() int64 {
-	if c.n == 0 {
-		return 0
-	}
-	return c.rates[0].rate
+	own ladder // of rates, if the message is on no queue pair
 }
 
 // next is when something of it ends.
-func (c *credit) next() (time.Duration, bool) {
+func (c *credit) next(l *ladder) (time.Duration, bool) {
 	at, ok := time.Duration(0), false
 	sooner := func(t time.Duration) {
 		if !ok || t < at {
 			at, ok = t, true
 		}
 	}
-	if c.n > 0 {
-		sooner(c.rates[0].until)
+	if l.n > 0 && (c.qp == 0 || c.held > 0 && c.reclaim > 0) {
+		sooner(l.rates[0].until)
 	}
 	if c.held > 0 && c.reclaim > 0 {
 		sooner(c.reclaim)
@@ -96,42 +80,11 @@ func (r *Receiver) granted(a *association, c *credit, received, limit uint64, ra
 		ends = max(ends, c.reclaim)
 	}
 	c.reclaim = ends
-	if was := c.liveRate(); r.on(rdcc.RuleLiveRates) {
-		c.addRate(liveRate{limit, ends, rate})
-		r.setLive(a, c.liveRate()-was)
+	if l := r.ladder(c); r.on(rdcc.RuleLiveRates) {
+		was := l.live()
+		l.add(liveRate{c.position(limit), ends, rate})
+		r.setLive(a, l.live()-was)
 	}
-}
-
-// addRate notes a rate. Grants of no higher rate, no higher limit and no later end need no memory of their own.
-func (c *credit) addRate(l liveRate) {
-	for c.n > 0 && c.rates[c.n-1].rate <= l.rate {
-		c.n--
-	}
-	if c.n == liveRates {
-		last := &c.rates[c.n-1]
-		last.limit, last.until = l.limit, l.until
-		return
-	}
-	c.rates[c.n] = l
-	c.n++
-}
-
-// settle drops rates that cannot be used any more: the grant is past its time, or all it allowed has arrived, so that the
-// sender is done with it or has a newer one (decision 17).
-func (r *Receiver) settle(a *association, c *credit, received uint64) {
-	if c.n == 0 {
-		return
-	}
-	was, gone := c.liveRate(), uint8(0)
-	for gone < c.n && (r.now >= c.rates[gone].until || received >= c.rates[gone].limit) {
-		gone++
-	}
-	if gone == 0 {
-		return
-	}
-	copy(c.rates[:], c.rates[gone:c.n])
-	c.n -= gone
-	r.setLive(a, c.liveRate()-was)
 }
 
 func (r *Receiver) setLive(a *association, by int64) {
@@ -149,7 +102,8 @@ func (r *Receiver) creditDue(a *association, c *credit, received uint64) (reclai
 	}
 	if c.held > 0 && c.reclaim > 0 && r.now >= c.reclaim {
 		r.uncharge(a, c.held, 0, &r.Counters.ReclaimedOctets)
-		c.held, c.expired = 0, true
+		r.hold(c, -c.held)
+		c.expired = true
 		r.Counters.Reclaims++
 		return true
 	}
@@ -187,7 +141,7 @@ func (r *Receiver) messageDue(at int32) {
 // arm sets the message's timer to what comes first; one that is set earlier stays.
 func (r *Receiver) arm(at int32) {
 	m := &r.messages[at]
-	t, ok := m.credit.next()
+	t, ok := m.credit.next(r.ladder(&m.credit))
 	if m.release != 0 && (!ok || m.release < t) {
 		t, ok = m.release, true
 	}
@@ -215,7 +169,7 @@ func (r *Receiver) released(at int32) {
 		held := int64(0)
 		if m.credit.limit == 0 {
 			held = m.credit.held
-			m.credit.held = 0
+			r.hold(&m.credit, -held)
 		}
 		r.uncharge(a, held, m.unscheduled, &r.Counters.ReleasedOctets)
 		m.unscheduled = 0

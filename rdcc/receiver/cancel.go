@@ -52,6 +52,7 @@ func (r *Receiver) abandon(at int32) {
 	}
 	r.dequeue(at)
 	r.mature(a, m)
+	r.nextTurn(m.credit.qp)
 	r.unblock(a)
 	r.arm(at)
 }
@@ -63,9 +64,9 @@ func (r *Receiver) cancelled(at int32) {
 	if m.byUs && !m.lingers {
 		m.lingers = true
 		r.uncharge(a, m.credit.held, m.unscheduled, &r.Counters.ReclaimedOctets)
-		m.credit.held, m.unscheduled, m.release = 0, 0, 0
-		r.setLive(a, -m.credit.liveRate())
-		m.credit.n = 0
+		r.hold(&m.credit, -m.credit.held)
+		m.unscheduled, m.release = 0, 0
+		r.silence(a, &m.credit.own)
 		r.recount(a)
 		r.unblock(a)
 		m.end = r.now + 10*r.cfg.MaxTimeout // so that a request which the CANCEL missed is answered with it again
@@ -137,10 +138,8 @@ func (r *Receiver) lower(a *association, c *credit, received uint64) {
 	}
 	if c.held > keep {
 		r.uncharge(a, c.held-keep, 0, &r.Counters.ReturnedOctets)
-		c.held = keep
+		r.hold(c, keep-c.held)
 	}
-	for i := range c.rates[:c.n] {
-		c.rates[i].limit = min(c.rates[i].limit, to)
-	}
+	r.ladder(c).lower(c, to)
 	r.settle(a, c, received)
 }

@@ -121,14 +121,25 @@ func (r *Receiver) arrived(at int32, v Arrival) uint64 {
 		r.creditOf(a, m).refreshes = 0
 	}
 	r.observe(a)
-	if r.complete(at) {
-		return n
-	}
-	if m.queued == 0 && m.credit.held+m.unscheduled <= m.wake {
-		r.want(at)
+	qp := m.credit.qp
+	if done := r.complete(at); qp != 0 && !a.pool { // there is room for the one whose turn it is
+		r.wake(r.qps[qp-1].turn - 1)
+	} else if !done {
+		r.wake(at)
 	}
 	r.unblock(a)
 	return n
+}
+
+// wake lets a message ask for more, once little enough is outstanding.
+func (r *Receiver) wake(at int32) {
+	if at < 0 {
+		return
+	}
+	m := &r.messages[at]
+	if m.queued == 0 && m.credit.held+r.ahead(&m.credit)+m.unscheduled <= m.wake {
+		r.want(at)
+	}
 }
 
 // allowed is how many of the octets the message had credit or its unscheduled window for. What is beyond shows a sender
@@ -179,12 +190,12 @@ func (r *Receiver) discharge(a *association, m *message, n, unscheduled uint64) 
 		rest = int64(n - unscheduled)
 		if m.credit.held > 0 { // presumed, after a restart
 			own := min(m.credit.held, int64(unscheduled)-min(u, int64(unscheduled)))
-			m.credit.held -= own
+			r.hold(&m.credit, -own)
 			r.uncharge(a, own, 0, nil)
 		}
 	}
 	s := min(rest, c.held)
-	c.held -= s
+	r.hold(c, -s)
 	r.uncharge(a, s, u, nil)
 	r.settle(a, c, received)
 	if u > 0 {

@@ -25,8 +25,7 @@ type message struct {
 
 	assoc      int32
 	next, prev int32 // of the association's messages, place and one
-	qp         int32 // queue pair, place and one
-	qpNext     int32 // next message on it, place and one
+	qpNext     int32 // next message on its queue pair, place and one
 	queued     int32 // place in the association's heap, and one
 	wake       int64 // want more once no more than this is outstanding
 	class      uint8
@@ -138,6 +137,7 @@ func (r *Receiver) newMessage(i int32, q *rdcc.CreditRequest) {
 	}
 	r.arm(at)
 	r.want(at)
+	r.nextTurn(m.credit.qp)
 	r.takeEarly(at)
 	if m = &r.messages[at]; m.presumed && a.pool && m.announced < m.length && r.index.get(r.messageKey(a, q.MessageID)) == at && r.on(rdcc.RulePresumedPool) {
 		// The pool's credit, which others may have asked for, covers the rest of it already: what comes now is of that.
@@ -180,7 +180,7 @@ func (r *Receiver) announce(a *association, m *message, sent uint64) {
 		over = 0
 	}
 	m.unscheduled = u
-	m.credit.held = over
+	r.hold(&m.credit, over-m.credit.held)
 	r.charge(a, over, u)
 	r.recount(a)
 	r.Counters.UnscheduledOctets += uint64(u)
@@ -270,6 +270,7 @@ func (r *Receiver) restate(at int32, sent uint64) {
 		m.release = 0
 	}
 	r.Counters.Restated++
+	r.lineUp(at)
 }
 
 // punish marks a message whose sender broke the rules: no further grants for it (Error Handling and Recovery).
@@ -282,6 +283,7 @@ func (r *Receiver) punish(a *association, m *message, why Fault) {
 			r.dequeue(a.queue[m.queued-1])
 		}
 		r.mature(a, m)
+		r.nextTurn(m.credit.qp)
 	}
 }
 
@@ -308,10 +310,11 @@ func (r *Receiver) freeMessage(at int32) {
 	a := &r.assocs[m.assoc]
 	r.dequeue(at)
 	r.mature(a, m)
-	r.setLive(a, -m.credit.liveRate())
+	r.silence(a, &m.credit.own)
 	if m.credit.held > 0 || m.unscheduled > 0 {
 		r.uncharge(a, m.credit.held, m.unscheduled, &r.Counters.ReclaimedOctets)
-		m.credit.held, m.unscheduled = 0, 0
+		r.hold(&m.credit, -m.credit.held)
+		m.unscheduled = 0
 		r.recount(a)
 	}
 	r.unbind(at)

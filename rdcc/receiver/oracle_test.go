@@ -28,6 +28,7 @@ type oracleMessage struct {
 	asked, hold                 time.Duration
 	credit                      oracleCredit
 	cancelled                   time.Duration // zero: not
+	qp                          int           // zero: none
 }
 
 type oracleCredit struct {
@@ -103,6 +104,7 @@ func (o *oracle) count(now time.Duration) (total, unscheduled, rates, us int64) 
 			total += less(a.credit.limit(now, dmax), a.received)
 			rates += a.credit.rate(now, dmax, a.received)
 		}
+		var qps [3]int64 // of each the highest: one message of it is sent at a time
 		for _, m := range a.messages {
 			if m.cancelled != 0 && now >= m.cancelled+2*dmax {
 				continue
@@ -114,8 +116,13 @@ func (o *oracle) count(now time.Duration) (total, unscheduled, rates, us int64) 
 				out = max(out, u)
 			}
 			total += out
-			rates += m.credit.rate(now, dmax, m.received)
+			if rate := m.credit.rate(now, dmax, m.received); m.qp != 0 {
+				qps[m.qp] = max(qps[m.qp], rate)
+			} else {
+				rates += rate
+			}
 		}
+		rates += qps[1] + qps[2]
 	}
 	return total, unscheduled, rates, us
 }

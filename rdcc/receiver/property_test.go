@@ -28,6 +28,9 @@ type worldClient struct {
 	pending  []uint64
 	liar     bool
 	reserved uint64 // its unscheduled message, until that is done or granted
+	onQPs    bool
+	msn      [2]uint32 // next, of its queue pairs
+	late     [2]uint32 // one whose request was overtaken; 0: none
 }
 
 func newWorld(t testingT, draw func(n int) int) *world {
@@ -110,13 +113,17 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 		if !a.used {
 			continue
 		}
-		as, au, alive, n, queued := a.poolCredit.held, int64(0), a.poolCredit.liveRate(), 0, 0
+		as, au, alive, n, queued := a.poolCredit.held, int64(0), a.poolCredit.own.live(), 0, 0
+		for q := a.qp; q != 0; q = r.qps[q-1].next {
+			w.consistentFlow(fail, a, &r.qps[q-1])
+			alive += r.qps[q-1].rates.live()
+		}
 		var weights [rdcc.MaxClass + 1]uint32
 		for at := a.first; at != 0; at = r.messages[at-1].next {
 			m := &r.messages[at-1]
 			as += m.credit.held
 			au += m.unscheduled
-			alive += m.credit.liveRate()
+			alive += m.credit.own.live()
 			n++
 			if m.queued != 0 {
 				queued++
@@ -125,7 +132,7 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 			if m.more {
 				weights[m.class] += uint32(m.weight)
 			}
-			if t, ok := m.credit.next(); ok && !m.cancelled {
+			if t, ok := m.credit.next(r.ladder(&m.credit)); ok && !m.cancelled {
 				set, armed := r.messageTimers.at(at - 1)
 				fail(armed && set <= t+1<<tickBits, "message %d is due at %v, its timer %v %v", m.id, t, set, armed)
 			}
@@ -154,6 +161,32 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 	fail(s == r.scheduled && u == r.unscheduled, "charged %d and %d, the sums are %d and %d", r.scheduled, r.unscheduled, s, u)
 	fail(live == r.liveRate && sumU == r.sumU, "live %d, sum of U %d; the sums are %d, %d", r.liveRate, r.sumU, live, sumU)
 	fail(messages == r.pending && active == r.active && ready == len(r.ready), "%d messages, %d active, %d ready; there are %d, %d, %d", r.pending, r.active, len(r.ready), messages, active, ready)
+}
+
+// consistentFlow recounts a queue pair.
+func (w *world) consistentFlow(fail func(ok bool, format string, args ...any), a *association, p *queuePair) {
+	var held int64
+	var octets uint64
+	turned := p.turn == 0 // the turn has not come to those from here on
+	behind := false
+	for at := p.first; at != 0; at = w.r.messages[at-1].qpNext {
+		m := &w.r.messages[at-1]
+		held, octets = held+m.credit.held, octets+m.length
+		if a.pool {
+			continue
+		}
+		if at == p.turn {
+			turned = true
+			fail(!w.r.content(m), "message %d has all it needs, and the turn", m.id)
+		} else if !behind && p.turn != 0 && !turned || p.turn == 0 {
+			fail(w.r.content(m), "message %d needs credit, and the turn is behind it", m.id)
+		} else {
+			fail(m.queued == 0 && !m.more, "message %d waits for credit before its turn", m.id)
+		}
+		behind = behind || at == p.turn
+	}
+	fail(held == p.held && octets == p.octets, "queue pair %d: %d octets held of %d, its messages have %d of %d", p.number, p.held, p.octets, held, octets)
+	fail(turned || a.pool, "queue pair %d: the turn is with none of its messages", p.number)
 }
 
 // act is one random event.
@@ -200,7 +233,8 @@ func (w *world) note(format string, args ...any) {
 }
 
 func (w *world) newClient() {
-	c := &worldClient{world: w, client: w.lab.newClient(1 + w.draw(30)), next: 1 + uint64(w.draw(3)), liar: w.draw(4) == 0}
+	c := &worldClient{world: w, client: w.lab.newClient(1 + w.draw(30)), next: 1 + uint64(w.draw(3)), liar: w.draw(4) == 0, onQPs: w.draw(3) == 0}
+	c.msn = [2]uint32{1, 0xfffffc}
 	w.made++
 	c.nonce += w.made << 40
 	c.rate = rdcc.Mbps([]int{0, 1000, 100000, 400000}[w.draw(4)])
@@ -252,13 +286,14 @@ func (w *world) request(c *worldClient) {
 		unscheduled = length
 	}
 	before, pool := w.r.pending, w.r.assocs[i].poolReceived
-	w.note("    request %d, %d octets, %d unscheduled", id, length, unscheduled)
-	c.request(id, length, unscheduled, class(uint8(w.draw(9))), weight(uint8(w.draw(4))), deadline(time.Duration(w.draw(3))*50*us))
+	m := &oracleMessage{length: length, announced: unscheduled, asked: w.now, hold: slices.Max(a.holds) + 2*w.r.cfg.Fabric.DMax}
+	bind := c.bind(m)
+	w.note("    request %d, %d octets, %d unscheduled, on %x", id, length, unscheduled, m.qp)
+	c.request(id, length, unscheduled, class(uint8(w.draw(9))), weight(uint8(w.draw(4))), deadline(time.Duration(w.draw(3))*50*us), bind)
 	a.received += w.r.assocs[i].poolReceived - pool // what came before the request
 	if w.r.pending == before {
 		return // refused, or complete at once
 	}
-	m := &oracleMessage{length: length, announced: unscheduled, asked: w.now, hold: slices.Max(a.holds) + 2*w.r.cfg.Fabric.DMax}
 	if c.liar && unscheduled > 0 { // what counts of a lie is the receiver's choice, within its books
 		at := w.r.index.get(key{id, c.id, tagMessage})
 		m.announced = min(w.r.messages[at].announced, uint64(w.r.messages[at].unscheduled+w.r.messages[at].credit.held))
@@ -274,6 +309,30 @@ func (w *world) request(c *worldClient) {
 	m.received = w.r.messages[w.r.index.get(key{id, c.id, tagMessage})].received
 	a.messages[id] = m
 	c.pending = append(c.pending, id)
+}
+
+// bind gives a message a place on a queue pair, if the client has some. Requests overtake each other, and numbers are left out.
+func (c *worldClient) bind(m *oracleMessage) func(*rdcc.CreditRequest) {
+	if !c.onQPs {
+		return func(*rdcc.CreditRequest) {}
+	}
+	w := c.world
+	k := w.draw(2)
+	msn := c.msn[k] & 0xffffff
+	switch {
+	case c.late[k] != 0:
+		msn, c.late[k] = c.late[k], 0
+	case w.draw(6) == 0:
+		c.late[k] = msn
+		msn = (msn + 1) & 0xffffff
+		c.msn[k] += 2
+	default:
+		c.msn[k] += 1 + uint32(w.draw(10)/9)
+	}
+	m.qp = 1 + k
+	return func(q *rdcc.CreditRequest) {
+		q.BindingKind, q.BindingValue = rdcc.BindingRoCEv2, rdcc.RoCEBinding{DestQP: uint32(m.qp), MSN: msn, Messages: 1}.Value()
+	}
 }
 
 // pick is a message that is pending.

@@ -60,6 +60,8 @@ func (r *Receiver) want(at int32) {
 		return
 	case c.expired, c.returned:
 		return
+	case !a.pool && !r.hasTurn(m):
+		return
 	}
 	if !m.more {
 		m.more = true

@@ -115,7 +115,7 @@ const suggestedLifetimes = 4
 // theirs: while others wait it gets no more than it needs to be through in two round trips.
 func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (int64, verdict) {
 	ri := r.senderRate(a)
-	own := c.liveRate()
+	own := r.ladder(c).live()
 	free := r.capacity - r.liveRate + own
 	fair := r.capacity / int64(max(r.active, 1))
 	share := min(ri, fair)
@@ -127,26 +127,29 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 		least = 1
 	}
 	share = max(share, least)
-	split := share
+	split, part := share, least
 	if w := a.weights[m.class]; !a.pool && w > uint32(m.weight) && r.on(rdcc.RuleSplitByWeight) {
 		split = share * int64(m.weight) / int64(w)
+		if fair >= least { // all senders have their turn at once: then their messages have, too, down to a Credit Unit a window
+			part = max(least/windowRTTs, 1)
+		}
 	}
 	if r.active > 1 || len(a.queue) > 1 {
 		split = min(split, int64(min(left, 1<<40))*8000/(shortRTTs*int64(r.cfg.Fabric.BaseRTT)))
 	}
-	split = max(split, least)
+	split = max(split, part)
 	mine := share - (a.live - own)
 	rate := min(split, mine, free)
 	if !r.on(rdcc.RuleSumOfRates) {
 		rate, free, mine = split, split, split
 	}
-	if rate >= least {
+	if rate >= part {
 		return rate, served
 	}
 	if !r.on(rdcc.RulePacingRateNotZero) {
 		return 0, served
 	}
-	if free < least {
+	if free < part {
 		return 0, full
 	}
 	return 0, barred

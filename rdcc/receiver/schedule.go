@@ -70,13 +70,18 @@ func (r *Receiver) offer(i, at int32) verdict {
 	if free < r.cfg.CreditUnit && !m.refresh && free < int64(length-base) {
 		return full
 	}
-	rate, v := r.rateFor(a, m, c, length-min(length, received))
+	left := length - min(length, received)
+	if !a.pool {
+		left += r.others(m)
+	}
+	rate, v := r.rateFor(a, m, c, left)
 	if v != served {
 		return v
 	}
 	window := r.window(a, rate)
 	chunk := min(max(r.cfg.CreditUnit, min(window/4, (r.cfg.G-r.cfg.Gu)/8)), r.cfg.MaxCredit)
-	limit := max(base, min(length, received+uint64(window)))
+	reach := max(window-r.ahead(c), 0) // what others of its queue pair leave
+	limit := max(base, min(length, received+uint64(reach)))
 	// What the limit asks for beyond what is charged: all that may still come. A reservation moves over (decision 10).
 	need := int64(limit-received) - c.held
 	room, own := free, false
@@ -119,8 +124,8 @@ func (r *Receiver) offer(i, at int32) verdict {
 		r.virtual[class] = max(r.virtual[class], m.start)
 		m.start = r.virtual[class] + max(grow, 1)<<8/uint64(m.weight)
 	}
-	left := length - min(length, limit)
-	if left == 0 || window-int64(limit-received) < min(chunk, int64(left)) {
+	left = length - min(length, limit)
+	if left == 0 || reach-int64(limit-received) < min(chunk, int64(left)) {
 		r.satisfied(i, at, window, chunk, left)
 		if a.pool {
 			r.requeue(a, i)
@@ -144,6 +149,7 @@ func (r *Receiver) satisfied(i, at int32, window, chunk int64, left uint64) {
 	r.dequeue(at)
 	if left == 0 {
 		r.mature(a, m)
+		r.nextTurn(m.credit.qp)
 	}
 }
 
@@ -186,7 +192,7 @@ const (
 // grant sends a grant and charges it. limit is not below any that was sent (decision 1).
 func (r *Receiver) grant(i, at int32, c *credit, received, limit uint64, rate, need int64) {
 	a, m := &r.assocs[i], &r.messages[at]
-	if a.probe.at == 0 && c.held == 0 && !a.pool && m.unscheduled == 0 && !m.refresh {
+	if a.probe.at == 0 && c.held+r.ahead(c) == 0 && !a.pool && m.unscheduled == 0 && !m.refresh {
 		a.probe = probe{message: m.id, limit: max(c.limit, received), at: r.now}
 	}
 	moved := int64(0)
@@ -194,7 +200,7 @@ func (r *Receiver) grant(i, at int32, c *credit, received, limit uint64, rate, n
 		moved, m.unscheduled = m.unscheduled, 0
 		m.release = 0
 	}
-	c.held += need
+	r.hold(c, need)
 	r.charge(a, need, -moved)
 	if moved > 0 {
 		r.recount(a)
@@ -235,7 +241,7 @@ func (r *Receiver) refreshNow(at int32) bool {
 		return false
 	}
 	r.settle(a, c, received)
-	rate := min(c.liveRate(), r.senderRate(a))
+	rate := min(r.ladder(c).live(), r.senderRate(a))
 	if rate < 1 || !r.out.roomy() {
 		return false
 	}

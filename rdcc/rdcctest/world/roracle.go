@@ -217,7 +217,9 @@ func (o *receiverOracle) sends(to netip.AddrPort, b []byte) {
 		}
 	case rdcc.TypeError:
 		if a != nil && d.Error.MessageID != 0 && a.messages[d.Error.MessageID] != nil && a.messages[d.Error.MessageID].credit.limit == 0 {
-			if m := a.messages[d.Error.MessageID]; d.Error.Reason != rdcc.ReasonBudgetExhausted || m.announced == 0 {
+			// One that has waited for a second is told so, and stays in the queue (Error Handling and Recovery).
+			m := a.messages[d.Error.MessageID]
+			if d.Error.Reason != rdcc.ReasonBudgetExhausted || m.announced == 0 && now-m.asked < time.Second {
 				delete(a.messages, d.Error.MessageID)
 			}
 		}
