@@ -55,6 +55,7 @@ type assoc struct {
 
 	first, last *message // all that are not at their end, oldest first
 	messages    int
+	lines       []line
 	unscheduled []*message    // those in UNSCHED
 	outstanding uint64        // the unscheduled message that is outstanding, zero if none
 	freeAt      time.Duration // when an outstanding one that was aborted is out of the receiver's books

@@ -45,6 +45,8 @@ type message struct {
 	state      State
 	next, prev *message // of the association
 
+	ahead, behind *message // on the queue pair
+
 	transmitted uint64
 	limit       uint64 // credit is held up to here; never below transmitted
 	most        uint64 // the highest limit that it ever had
@@ -115,6 +117,7 @@ func (x *Machine) Submit(now time.Duration, m Message) (id uint64, err error) {
 		a.last.next, p.prev = p, a.last
 	}
 	a.last = p
+	a.lineUp(p)
 	a.messages++
 	a.pool.remaining += p.Length
 	a.removeAt = never
@@ -375,7 +378,11 @@ func (x *Machine) release(m *message, s State) {
 			x.armAssoc(a)
 		}
 	}
-	m.a, m.next, m.prev = nil, nil, nil
+	a.stepOut(m)
+	if b := m.behind; b != nil && x.enlist(b) {
+		x.divide(a)
+	}
+	m.a, m.next, m.prev, m.ahead, m.behind = nil, nil, nil, nil, nil
 	x.unused = append(x.unused, m)
 }
 

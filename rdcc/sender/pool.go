@@ -76,7 +76,7 @@ func (x *Machine) wantPool(m *message) {
 
 // enlist adds a message to those that want credit.
 func (x *Machine) enlist(m *message) bool {
-	if m.a.kind != grantsPool || m.state != StateWaiting || !m.announced || m.wanting || m.limit == m.Length || m.refused > 0 {
+	if m.a.kind != grantsPool || m.state != StateWaiting || !m.announced || m.wanting || m.limit == m.Length || m.refused > 0 || m.waitsInLine() {
 		return false
 	}
 	x.want(m)
@@ -86,6 +86,7 @@ func (x *Machine) enlist(m *message) bool {
 func (x *Machine) want(m *message) {
 	m.wanting = true
 	m.deficit = min(m.deficit, 0)
+	x.inFront(m)
 	m.a.pool.want[x.classOf(m)].pushBack(m, wants)
 }
 
@@ -135,6 +136,7 @@ func (x *Machine) divide(a *assoc) {
 			if m.limit == m.Length {
 				w.remove(m, wants)
 				m.wanting = false
+				x.nextInLine(m)
 			} else if m.deficit <= 0 && m.wantNext != nil {
 				w.remove(m, wants)
 				w.pushBack(m, wants)
@@ -256,7 +258,7 @@ func (x *Machine) poolExpire(a *assoc, ask bool) {
 	for c := range p.have {
 		for m := p.have[c].head; m != nil; m = p.have[c].head {
 			x.take(m, m.limit-m.transmitted)
-			if !m.wanting {
+			if !m.wanting && !m.waitsInLine() {
 				x.want(m)
 			}
 			if ask {
@@ -324,6 +326,18 @@ func (l *list) pushBack(m *message, s sort) {
 		*n = m
 	}
 	l.tail = m
+}
+
+func (l *list) pushFront(m *message, s sort) {
+	next, prev := m.links(s)
+	*next, *prev = l.head, nil
+	if l.head == nil {
+		l.tail = m
+	} else {
+		_, p := l.head.links(s)
+		*p = m
+	}
+	l.head = m
 }
 
 func (l *list) remove(m *message, s sort) {

@@ -280,3 +280,38 @@ func TestPoolLimit_beyondAll(t *testing.T) {
 	l.equal("held", l.x.byAddr[first].held, uint64(35000))
 	l.equal("beyond", l.x.Counters().BeyondLength, uint64(1<<64-1-35000))
 }
+
+// TestPoolInLine: messages of a queue pair are sent in their order, so that credit is for the first that needs some; queue pairs share it.
+func TestPoolInLine(t *testing.T) {
+	on := func(qp uint32, msn uint32, length uint64) Message {
+		return Message{Length: length, Binding: rdcc.BindingRoCEv2, BindingValue: rdcc.RoCEBinding{DestQP: qp, MSN: msn, Messages: 1}.Value()}
+	}
+	l := newLab(t)
+	ids := l.messages(on(1, 1, 40960), on(1, 2, 40960), on(1, 3, 1000), on(2, 1, 40960))
+	l.pool(40960)
+	l.holds("the first of each", ids, 20480, 0, 0, 20480)
+	l.pool(2 * 40960)
+	l.holds("one after the other", ids, 40960, 0, 0, 40960)
+	l.pool(100000)
+	l.holds("the next", ids, 40960, 100000-2*40960, 0, 40960)
+	l.transmit(ids[0], 1000)
+	l.pass(2 * ms) // the lifetime ends
+	l.types()
+	l.holds("nothing", ids, 0, 0, 0, 0)
+	l.pool(101000)
+	l.holds("the first again", ids, 40960-1000, 19080, 0, 40960)
+	l.pool(3*40960 + 500)
+	l.holds("and the last", ids, 40960-1000, 40960, 500, 40960)
+
+	// The first goes: it is the turn of who is behind it.
+	l = newLab(t)
+	ids = l.messages(on(1, 1, 40960), on(1, 2, 40960))
+	l.pool(30000)
+	l.holds("the first", ids, 30000, 0)
+	l.doneMsg(ids[0], 40960)
+	l.holds("the second", ids[1:], 30000)
+	if n := len(l.x.byAddr[l.x.messages.get(ids[1]).a.to].lines); n != 1 {
+		t.Errorf("%d queue pairs, want 1", n)
+	}
+	l.doneMsg(ids[1], 40960)
+}
