@@ -33,6 +33,7 @@ type Gate struct {
 	pairs   map[*engine.QP]*pair
 	byID    map[uint64]place // of messages that are not at their end
 	peers   map[sender.Addr]*peer
+	ahead   uint64  // octets that a queue pair may have asked credit for and not sent, when it asks for more
 	waiting []*pair // for a time at which more may be sent
 	full    []*pair // that wait for a message to end, since there are too many
 
@@ -73,6 +74,11 @@ func New(now time.Duration, nic *engine.NIC, c Config) (*Gate, error) {
 	if g.rcv, err = receiver.New(c.Receiver); err != nil {
 		return nil, err
 	}
+	budget := c.Receiver.G // the domain's: others have the same
+	if budget == 0 {
+		budget = 2 * c.Receiver.Fabric.BDP()
+	}
+	g.ahead = 2 * uint64(budget)
 	g.patience = max(g.rcv.Params().Lifetime, 1)
 	nic.SetGate(now, g)
 	return g, nil

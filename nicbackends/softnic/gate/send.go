@@ -21,6 +21,8 @@ type pair struct {
 	requests []request // in their order; those that the peer has acknowledged go
 	head     int       // the first that is not all sent
 	next     int       // the first that was not made a message yet
+	asked    int       // messages that are not all sent
+	octets   uint64    // that they have yet to send
 
 	wakeAt time.Duration // when more may be sent
 	waits  bool          // is among the waiting
@@ -31,6 +33,7 @@ type pair struct {
 type peer struct {
 	to      sender.Addr
 	pending int           // messages that are not at their end
+	busy    int           // queue pairs that have something to send
 	refused time.Duration // until when it is not asked again
 }
 
@@ -74,6 +77,9 @@ func (g *Gate) Posted(now time.Duration, q *engine.QP, number uint64, length uin
 		g.pairs[q] = p
 	}
 	p.trim()
+	if p.head == len(p.requests) {
+		p.peer.busy++
+	}
 	p.requests = append(p.requests, request{length: length, free: length == 0, dscp: -1})
 	g.submit(now, p)
 	g.let(now, p)
@@ -91,9 +97,7 @@ func (p *pair) trim() {
 	p.next -= n
 }
 
-// submit makes messages of what was posted. A queue pair asks for one that it can send: messages leave it in their order, and a
-// receiver divides its budget and a sender's rate among all that ask, so that what is asked for ahead would hold the credit of
-// what is in front of it. Who finds no room waits behind those that do already.
+// submit makes messages of what was posted. Who finds no room for one that it could send waits behind those that do already.
 func (g *Gate) submit(now time.Duration, p *pair) {
 	if len(g.full) == 0 && g.ask(now, p) {
 		return
@@ -105,7 +109,10 @@ func (g *Gate) submit(now time.Duration, p *pair) {
 	g.roomier(now)
 }
 
-// ask makes a message of the request whose turn it is; false: there is no room for it.
+// ask makes messages of the request whose turn it is, so that it has credit, and of those behind it, so that theirs is there when it is
+// their turn (decision 25); false: there is no room for the first. What is asked for ahead is no more than a receiver could have granted,
+// or the last of it would seem to get nowhere for as long as the others take; and a queue pair's part of the messages that its
+// peer has pending. It waits for credit: unscheduled, it would be missed where it was announced (Unscheduled Transmission).
 func (g *Gate) ask(now time.Duration, p *pair) bool {
 	for ; p.next < len(p.requests); p.next++ {
 		r := &p.requests[p.next]
@@ -117,16 +124,18 @@ func (g *Gate) ask(now time.Duration, p *pair) bool {
 			g.count.Without++
 			continue
 		}
-		if p.next > p.head {
-			return true // the one in front of it is not all sent
+		ahead := p.next > p.head // the one in front of it is not all sent
+		if ahead && (p.octets >= g.ahead || p.asked >= g.c.MaxPending/p.peer.busy) {
+			return true
 		}
 		if p.peer.pending >= g.c.MaxPending {
-			return false
+			return ahead
 		}
 		number := p.base + uint64(p.next)
 		_, qpn := p.q.Remote()
 		m := g.c.Message
 		m.To, m.Length = p.peer.to, uint64(r.length)
+		m.Scheduled = m.Scheduled || ahead
 		m.SelfPaced = true // the queue pair holds the rate
 		m.Binding = rdcc.BindingRoCEv2
 		// The responder counts messages from 1 (IBTA 9.7.5.1.2).
@@ -138,10 +147,12 @@ func (g *Gate) ask(now time.Duration, p *pair) bool {
 			g.count.Without++
 			continue
 		case err != nil: // out of room: another has to end
-			return false
+			return ahead
 		}
 		g.count.Requests++
 		r.id = id
+		p.asked++
+		p.octets += uint64(r.length)
 		g.byID[id] = place{p, number}
 		p.peer.pending++
 	}
@@ -178,6 +189,7 @@ func (g *Gate) let(now time.Duration, p *pair) {
 func (g *Gate) through(now time.Duration, r *request, upTo uint64) uint32 {
 	segment, sent := g.c.Message.Segment, uint64(r.sent)
 	if upTo >= uint64(r.length) {
+		r.short = 0
 		return r.length
 	}
 	if segment == 0 || r.cut {
@@ -247,12 +259,18 @@ func (g *Gate) first(now time.Duration, p *pair, r *request, length uint32) {
 			r.dscp = int8(d)
 		}
 		g.snd.Transmitted(now, r.id, uint64(r.sent))
+		p.octets -= uint64(length)
 	}
 	if r.sent < r.length {
 		return
 	}
+	if r.id != 0 {
+		p.asked--
+	}
 	g.unwait(p)
-	p.head++
+	if p.head++; p.head == len(p.requests) {
+		p.peer.busy--
+	}
 	g.submit(now, p)
 	g.let(now, p)
 }
@@ -281,8 +299,11 @@ func (g *Gate) event(now time.Duration, e sender.Event) {
 	g.over(e.ID, p)
 	r := p.at(at.number)
 	if r == nil { // sent and acknowledged long ago
-		g.roomier(now)
-		return
+		r = &request{}
+	}
+	if r.id != 0 && r.sent < r.length {
+		p.asked--
+		p.octets -= uint64(r.length - r.sent)
 	}
 	r.id = 0
 	switch e.Kind {
@@ -348,6 +369,9 @@ func (g *Gate) cancel(now time.Duration, q *engine.QP) {
 		return
 	}
 	delete(g.pairs, q)
+	if p.head < len(p.requests) {
+		p.peer.busy--
+	}
 	g.full = slices.DeleteFunc(g.full, func(o *pair) bool { return o == p })
 	g.unwait(p)
 	for i := range p.requests {
