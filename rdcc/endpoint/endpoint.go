@@ -271,7 +271,7 @@ func (e *Endpoint) Progress(m *Outgoing) (p Progress, ok bool) {
 func (e *Endpoint) Cancel(m *Outgoing) {
 	e.Call(func(now time.Duration) {
 		if e.outgoing[m.ID] == m {
-			m.track.aborted = ErrCancelled
+			m.track.over, m.track.aborted = true, ErrCancelled
 			_ = e.sender.Cancel(now, m.ID)
 			e.after(now)
 		}

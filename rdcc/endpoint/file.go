@@ -75,6 +75,9 @@ func (f File) ownMistakes() (all []domain.Mistake) {
 	if !f.BaseRTT.Given() {
 		bad("base_rtt", "such as 50us", "not said: budget and timers follow from it")
 	}
+	if f.OnRefused == "without" {
+		bad("on_refused", "fail, or leave it out", "a receiver takes data of an association alone, so an endpoint has no way to send to who refuses it (the gate of a NIC has: rdcc.on_refused)")
+	}
 	if f.Metrics != "" {
 		if _, err := loopback(f.Metrics); err != nil {
 			bad("metrics", "such as 127.0.0.1:9464", "%v", err)

@@ -20,6 +20,7 @@ func TestFile(t *testing.T) {
 		{strings.Replace(good, "52001", "65535", 1), "data_port: the one after 65535", "no port after the last"},
 		{good + "metrics: 0.0.0.0:9464\n", "rdcc.yaml:4:10: metrics: 0.0.0.0 is not a loopback address", "counters for everyone"},
 		{good + "metrics: here\n", `rdcc.yaml:4:10: metrics: "here" is no address`, "no address"},
+		{good + "on_refused: without\n", "rdcc.yaml:4:13: on_refused: a receiver takes data of an association alone", "what would have no effect"},
 		{good + "to: /no/such/folder\n", `rdcc.yaml:4:5: to: "/no/such/folder" is no folder`, "nowhere to put messages"},
 		{good + "G: lots\nuser: nobody\n", "rdcc.yaml:4:4: G:", "keys of the domain"},
 	} {

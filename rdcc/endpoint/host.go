@@ -14,7 +14,8 @@ type track struct {
 	since   time.Duration // of the state that was last looked at
 	waiting bool
 	waited  time.Duration
-	aborted error // why the transport gave up
+	over    bool  // the transport has ended it
+	aborted error // why
 	heap    int   // place in the heap of those that are allowed again, and one
 }
 
@@ -117,7 +118,7 @@ func (h host) RTTSample(now time.Duration, m *Outgoing, rtt time.Duration) {
 }
 
 func (h host) Abort(now time.Duration, m *Outgoing, err error) {
-	m.track.aborted = err
+	m.track.over, m.track.aborted = true, err
 	_ = h.e.sender.Cancel(now, m.ID)
 	// The event comes with the next look at them all.
 	h.e.allowAgain(m, now)

@@ -255,6 +255,14 @@ func (e *Endpoint) flush() {
 
 // sent takes an event of the sender.
 func (e *Endpoint) sent(now time.Duration, ev sender.Event) {
+	if ev.Kind == sender.EventOpen { // perhaps by a receiver that has forgotten everything
+		for _, m := range e.outgoing {
+			if netip.AddrPortFrom(m.To.Addr().Unmap(), m.To.Port()) == ev.To && m.result.Transmitted > 0 {
+				e.allow(now, m)
+			}
+		}
+		return
+	}
 	m := e.outgoing[ev.ID]
 	if m == nil {
 		return
@@ -269,7 +277,7 @@ func (e *Endpoint) sent(now time.Duration, ev sender.Event) {
 		e.end(now, m, nil)
 	case sender.EventAborted:
 		switch {
-		case m.track.aborted != nil:
+		case m.track.over:
 			e.end(now, m, m.track.aborted)
 		case ev.GaveUp:
 			e.end(now, m, ErrGaveUp)
@@ -347,7 +355,7 @@ func (e *Endpoint) goodbye() {
 	e.commands(now)
 	if e.sender != nil {
 		for id, m := range e.outgoing {
-			m.track.aborted = ErrClosed
+			m.track.over, m.track.aborted = true, ErrClosed
 			_ = e.sender.Cancel(now, id)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 //	Bind        the transport names the message: an identifier, or a queue pair and message sequence numbers
 //	Allowed     there is, or may be, something to transmit: the transport asks Host.Allowance how far it may go and at
 //	            which rate, transmits what it can of it (or hands it to a NIC), and says so with Host.Transmitted
-//	Allowed     again: a grant came, the pacing has room, or the transport itself asked for it with Host.Again
+//	Allowed     again: a grant came, the pacing has room, the association was made anew, or the transport itself asked for it with
+//	            Host.Again
 //	Stopped     nothing more until Allowed
 //	Ended       the receiver has it all, or it is over; the transport forgets it
 //
@@ -62,7 +63,8 @@ type Host interface {
 	Again(m *Outgoing, at time.Duration)
 	// RTTSample gives a round trip to the peer that the transport measured.
 	RTTSample(now time.Duration, m *Outgoing, rtt time.Duration)
-	// Abort ends a message that the transport cannot carry.
+	// Abort ends a message that the transport cannot carry; without an error, one that it knows to have arrived whole although
+	// no MSG_DONE can tell any more.
 	Abort(now time.Duration, m *Outgoing, err error)
 
 	// Arrived counts data of an association at its receiver.

@@ -174,6 +174,8 @@ func (t *Transport) announced(now time.Duration, key inKey, e receiver.Event) {
 		t.h.CancelIncoming(now, e.Assoc, e.Message)
 		return
 	}
+	// Of what was sent to an earlier incarnation nothing is here: it must not be presumed to have arrived (decision 15).
+	t.h.Arrived(now, e.Assoc, receiver.Arrival{Message: e.Message, Kind: e.Binding, Value: e.Value, Before: true})
 	r := &receiving{Inbound: NewInbound(e.Length), key: key, info: info, sink: sink}
 	t.in[key] = r
 	if len(t.early) == 0 {

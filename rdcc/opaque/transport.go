@@ -256,6 +256,10 @@ func (t *Transport) pump(now time.Duration, s *sending) {
 		s.assoc = assoc
 	} else if assoc != s.assoc {
 		s.err = ErrRestarted
+		if s.Sent() == s.m.Length && s.Acked() {
+			t.h.Abort(now, s.m, nil) // it was all there before
+			return
+		}
 		t.h.Abort(now, s.m, s.err)
 		return
 	}
