@@ -135,7 +135,6 @@ func TestPlan_mistakesOfHandlers(t *testing.T) {
           - {handler: eqds, match: {role: receivr}}
           - {handler: none, match: {dscp: 5}}
           - {handler: cubic, match: {dscp: 5, to: 192.0.2.0/24}}
-          - {handler: rtt_template, match: {dscp: 7}}
 `, want: []string{
 			`lab.yaml:42:23: handler "swfit": not in the library (did you mean "swift"?`,
 			`lab.yaml:43:62: handler "swift" has no constant "BETTA" (did you mean "BETA"?`,
@@ -145,7 +144,6 @@ func TestPlan_mistakesOfHandlers(t *testing.T) {
 			`lab.yaml:46:23: handler "eqds" sets PCM_CTRL_PULL_NO, and it has no credit: receivers of the software NIC grant none`,
 			`lab.yaml:46:43: handler "eqds": playbook "three" gives no host the role "receivr" (did you mean "receiver"? known: far, receiver, senders)`,
 			`lab.yaml:48:13: handler "cubic" is given to no flow: a rule before leaves all that this one matches to the NIC (lab.yaml:47:23) (put it before that rule, or leave one out)`,
-			`lab.yaml:49:23: handler "rtt_template" sets PCM_CTRL_RTT_PROBE, and it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement`,
 		}},
 		{name: "two_that_set_the_same", lab: "        handlers: [{handler: swift}, {handler: bbr}]\n", want: []string{
 			`lab.yaml:41:38: handler "bbr" sets PCM_CTRL_CWND, which handler "swift" sets for every flow that this rule matches (lab.yaml:41:30) (give`}},

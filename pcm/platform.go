@@ -118,7 +118,7 @@ func softnicPlatform() *Platform {
 	native(p.Controls[:], CWND, Rate)
 	as(p.Controls[:], Refused, onePath, EV)
 	as(p.Controls[:], Refused, noCredit, PullNo)
-	as(p.Controls[:], Refused, "it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement", RTTProbe)
+	as(p.Controls[:], Adapted, "a probe is the next data packet, which asks for an acknowledgement: while no data goes no probe does", RTTProbe)
 	return p
 }
 

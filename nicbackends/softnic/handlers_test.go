@@ -45,6 +45,7 @@ func TestHandlers_limits(t *testing.T) {
 	}
 	nic := *lab.Host("h1").NICs[0]
 	const marks = "ECN (PCM_SIG_ECN): RoCE echoes no marks, so CNPs are counted: a queue pair has at most one in 50 us, however many of its packets were marked"
+	const probes = "PROBE (PCM_CTRL_RTT_PROBE): a probe is the next data packet, which asks for an acknowledgement: while no data goes no probe does"
 	for _, tc := range []struct {
 		name    string
 		wrong   []string
@@ -56,7 +57,7 @@ func TestHandlers_limits(t *testing.T) {
 		{"bbr", nil, []string{}, ""},
 		{"strack", []string{`handler "strack" sets PCM_CTRL_EV, and it has no entropy: the software NIC does not choose paths`}, nil, "its signals are refused for the same reason"},
 		{"eqds", []string{`handler "eqds" sets PCM_CTRL_PULL_NO, and it has no credit: receivers of the software NIC grant none`}, nil, ""},
-		{"rtt_template", []string{`handler "rtt_template" sets PCM_CTRL_RTT_PROBE, and it has no RTT probes: the software NIC measures the round trip of packets that ask for an acknowledgement`}, nil, ""},
+		{"rtt_template", nil, []string{probes}, "data packets are its probes"},
 	} {
 		nic.Handlers = []inventory.HandlerRule{{Handler: tc.name}}
 		list, mistakes := Backend{}.Handlers(lab, &nic)

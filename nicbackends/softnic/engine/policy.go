@@ -43,6 +43,7 @@ type Signals struct {
 type Decision struct {
 	Window int64      // bytes in flight
 	Rate   units.Rate // of the hardware
+	Probe  bool       // the round trip of the next packet is to be measured (Feedback.Probe)
 	Fired  uint64     // triggers that made it run, a bit each; 0: it did not
 	Failed bool       // the policy has stopped: the queue pair goes on as it is
 }
@@ -184,7 +185,7 @@ func (n *NIC) consult(now time.Duration, q *QP) {
 	s.Now, s.MTU, s.Waiting = n.hardware(now), q.m.MTU(), q.m.Waiting()
 	s.InFlight = q.m.Outstanding() * q.m.MTU()
 	s.Feedback, _ = q.m.TakeFeedback()
-	s.Feedback.RTT = n.hardware(s.Feedback.RTT)
+	s.Feedback.RTT, s.Feedback.Probe = n.hardware(s.Feedback.RTT), n.hardware(s.Feedback.Probe)
 	p.last = Decision{}
 	for i := range p.parts {
 		d := n.flush(now, q, &p.parts[i])
@@ -194,6 +195,7 @@ func (n *NIC) consult(now time.Duration, q *QP) {
 		if d.Rate > 0 {
 			p.last.Rate = d.Rate
 		}
+		p.last.Probe = p.last.Probe || d.Probe
 		p.last.Fired |= d.Fired
 		p.last.Failed = p.last.Failed || d.Failed
 	}
@@ -203,6 +205,9 @@ func (n *NIC) consult(now time.Duration, q *QP) {
 	}
 	if r := p.last.Rate; r > 0 {
 		q.m.SetRate(now, max(min(n.c.Scale.Rate(r), n.c.Rate), 1))
+	}
+	if p.last.Probe {
+		q.m.Probe()
 	}
 	if p.poll > 0 {
 		p.pollAt = now + n.c.Scale.Time(p.poll)

@@ -134,6 +134,33 @@ func TestPolicy_isToldEverything(t *testing.T) {
 	}
 }
 
+// Of a policy that asks for probes each probe is a packet, and a packet is one only when it was asked for.
+func TestPolicy_probes(t *testing.T) {
+	for _, ask := range []bool{true, false} {
+		p := &fixedProgram{d: Decision{Rate: 25 * units.GbitPerSec, Probe: ask, Fired: 1}}
+		share, _ := runWith(t, p, 1)
+		told := p.made[0].told
+		n, rtts := 0, 0
+		for i, s := range told {
+			if s.Feedback.RTT > 0 {
+				rtts++
+			}
+			if s.Feedback.Probe == 0 {
+				continue
+			}
+			if n++; s.Feedback.Probe < s.Feedback.RTT || s.Feedback.Probe > time.Millisecond {
+				t.Fatalf("call %d: the probe took %v, the newest packet %v", i, s.Feedback.Probe, s.Feedback.RTT)
+			}
+		}
+		switch {
+		case ask && n < len(told)/4 || !ask && n > 0:
+			t.Errorf("asked for probes: %v; %d answers in %d calls", ask, n, len(told))
+		case rtts == 0 || share < 0.9:
+			t.Errorf("asked for probes: %v; %d round trips besides, %.3f of the line rate", ask, rtts, share)
+		}
+	}
+}
+
 // A policy is asked when nothing happens, at its own pace, and closed with its queue pair or when the program goes.
 func TestPolicy_polledAndClosed(t *testing.T) {
 	p := &fixedProgram{d: Decision{Rate: units.Rate(1), Fired: 1}, poll: 100 * time.Microsecond}

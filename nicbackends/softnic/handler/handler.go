@@ -30,7 +30,7 @@ var _ engine.Program = (*Program)(nil)
 const pollEvery = 5 * time.Microsecond
 
 // controls that a software NIC has.
-const controls = 1<<pcm.CWND | 1<<pcm.Rate
+const controls = 1<<pcm.CWND | 1<<pcm.Rate | 1<<pcm.RTTProbe
 
 var _ softnic.Loader = Load
 
@@ -41,7 +41,7 @@ func Load(path string) (engine.Program, softnic.HandlerInfo, error) {
 		return nil, softnic.HandlerInfo{}, err
 	}
 	if other := s.Controls &^ controls; other != 0 || s.Controls == 0 {
-		return nil, softnic.HandlerInfo{}, fmt.Errorf("handler %s: the software NIC sets windows and rates, and no path or credit", s.Name)
+		return nil, softnic.HandlerInfo{}, fmt.Errorf("handler %s: the software NIC sets windows, rates and probes, and no path or credit", s.Name)
 	}
 	p := &Program{Shell: s}
 	if s.Sources&(1<<pcm.ElapsedTime|1<<pcm.Loopback) != 0 {
@@ -62,13 +62,14 @@ func (p *Program) New(now time.Duration, seed uint64) (engine.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &policy{flow: f}, nil
+	return &policy{flow: f, probes: p.Shell.Controls&(1<<pcm.RTTProbe) != 0}, nil
 }
 
 type policy struct {
-	flow *shell.Flow
-	in   shell.Input
-	out  shell.Output
+	flow   *shell.Flow
+	probes bool // round trips are those of the probes that the handler asks for, as on a NIC that measures no others
+	in     shell.Input
+	out    shell.Output
 }
 
 func (p *policy) Close() { p.flow.Close() }
@@ -79,6 +80,9 @@ func (p *policy) Flush(s *engine.Signals) engine.Decision {
 	*in = shell.Input{Now: uint64(s.Now), ACK: uint64(s.Feedback.Packets), DataTX: uint64(s.Feedback.Bytes), NACK: uint64(s.Feedback.Naks),
 		DataNACKed: uint64(s.Feedback.Naks * s.MTU), RTO: uint64(s.Feedback.Timeouts), ECN: uint64(s.CNPs), CNP: uint64(s.CNPs), RTT: uint64(s.Feedback.RTT),
 		InFlight: uint64(s.InFlight), TXBytes: uint64(s.Sent), TXBacklogBytes: uint64(s.Waiting)}
+	if p.probes {
+		in.RTT = uint64(s.Feedback.Probe)
+	}
 	give := func(source pcm.Source, v uint64) {
 		if v != 0 {
 			in.Mask |= 1 << source
@@ -103,6 +107,7 @@ func (p *policy) Flush(s *engine.Signals) engine.Decision {
 	if p.out.Rate != none {
 		d.Rate = units.Rate(min(p.out.Rate, 1<<30)) * ticksPerSecond
 	}
+	d.Probe = p.probes && d.Fired != 0 && p.out.RTTProbe != none && p.out.RTTProbe != 0
 	return d
 }
 

@@ -46,6 +46,7 @@ type requester struct {
 	credited int          // bytes of the oldest work request that fb has counted
 	asks     [maxAsks]ask // packets that asked for an acknowledgement, oldest first
 	nAsks    int
+	probe    bool // the next packet is to be one
 }
 
 // Feedback is what the network said about the packets sent, since it was last taken. It is what a congestion control is fed with.
@@ -56,12 +57,14 @@ type Feedback struct {
 	Naks     int           // out-of-sequence NAKs
 	Timeouts int           // local ACK timeouts
 	RTT      time.Duration // from the newest packet that asked for an acknowledgement to its answer; 0: none. Resent ones give none (Karn)
+	Probe    time.Duration // likewise, from the newest packet that was a probe
 }
 
 // ask is a packet that asked for an acknowledgement.
 type ask struct {
-	psn uint32
-	at  time.Duration
+	psn   uint32
+	at    time.Duration
+	probe bool
 }
 
 // maxAsks bounds the round trips that are measured at a time.
@@ -85,10 +88,14 @@ func (m *Machine) HasFeedback() bool { return m.req.watch && m.req.fb != Feedbac
 // asking notes a packet that asks for an acknowledgement.
 func (r *requester) asking(psn uint32, now time.Duration) {
 	if r.watch && r.nAsks < maxAsks {
-		r.asks[r.nAsks] = ask{psn, now}
+		r.asks[r.nAsks] = ask{psn, now, r.probe}
 		r.nAsks++
+		r.probe = false
 	}
 }
+
+// Probe makes the next packet that is sent for the first time ask for an acknowledgement: Feedback.Probe is the time to its answer.
+func (m *Machine) Probe() { m.req.probe = true }
 
 // answered measures the round trip of the newest packet that is acknowledged now, and forgets the older ones.
 func (r *requester) answered(una uint32, now time.Duration) {
@@ -98,6 +105,11 @@ func (r *requester) answered(una uint32, now time.Duration) {
 	}
 	if n > 0 {
 		r.fb.RTT = max(now-r.asks[n-1].at, 1)
+		for _, a := range r.asks[:n] {
+			if a.probe {
+				r.fb.Probe = max(now-a.at, 1)
+			}
+		}
 		copy(r.asks[:], r.asks[n:r.nAsks])
 		r.nAsks -= n
 	}
@@ -169,7 +181,7 @@ func (m *Machine) nextData(now time.Duration, p *Out) {
 	// otherwise close, or the barrier stop it, without an answer on its way. (Of the barrier once a round trip is enough: what is lost
 	// behind the last question shows with the next packet.)
 	r.sinceAsk++
-	if last || r.sinceAsk >= m.ackEvery || roce.PSNDiff(r.next, r.una) >= m.window || !r.armed && r.cur >= r.barrier && !m.letThrough() {
+	if last || r.sinceAsk >= m.ackEvery || r.probe && !again || roce.PSNDiff(r.next, r.una) >= m.window || !r.armed && r.cur >= r.barrier && !m.letThrough() {
 		p.BTH.AckReq = true
 		if !again {
 			r.asking(p.BTH.PSN, now)
