@@ -68,6 +68,34 @@ func TestGrant_budget(t *testing.T) {
 	l.want("invariant violations", l.r.Counters.InvariantViolations, uint64(0))
 }
 
+// TestGrant_wholeUnits: nobody can use credit for a part of a packet. What is left over of G, of a window or of the credit that one
+// sender may hold is for the next whole one.
+func TestGrant_wholeUnits(t *testing.T) {
+	for _, senders := range []int{1, 2, 7} {
+		l := newLab(t, func(c *Config) { c.G, c.Gu = 123457, -1 })
+		unit := uint64(l.r.cfg.CreditUnit)
+		got := make(map[uint32]uint64)
+		clients := make(map[uint32]*client)
+		for n := range senders {
+			c := l.client(n)
+			clients[c.id] = c
+			c.request(1, 1<<20+1, 0)
+		}
+		for range 50 {
+			for _, g := range l.take(rdcc.TypeCreditGrant) {
+				limit := g.CreditGrant.GrantLimit
+				l.want("grants end with a Credit Unit", limit%unit, uint64(0))
+				got[g.Assoc] = max(got[g.Assoc], limit)
+			}
+			l.pass(5 * us)
+			for id, limit := range got {
+				clients[id].data(1, limit)
+				delete(got, id)
+			}
+		}
+	}
+}
+
 // reclaimed lets one message have credit and returns the time of its only grant.
 func reclaimed(t *testing.T, mods ...func(*Config)) (*lab, *client, wire) {
 	t.Helper()

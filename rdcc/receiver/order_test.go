@@ -171,3 +171,14 @@ func TestRefresh_bounded(t *testing.T) {
 	}
 	l.want("grants to the other", grants > 0, true)
 }
+
+// TestRefresh_ends: not even where nobody else waits does asking again keep credit alive of which nothing arrives.
+func TestRefresh_ends(t *testing.T) {
+	l := newLab(t)
+	c := l.client(1)
+	for range 12 {
+		c.request(1, 1<<20, 0)
+		l.pass(50 * us)
+	}
+	l.want("reclaims within 600 us", l.r.Counters.Reclaims > 0, true)
+}

@@ -81,7 +81,7 @@ func (r *Receiver) offer(i, at int32) verdict {
 	window := r.window(a, rate)
 	chunk := min(max(r.cfg.CreditUnit, min(window/4, (r.cfg.G-r.cfg.Gu)/8)), r.cfg.MaxCredit)
 	reach := max(window-r.ahead(c), 0) // what others of its queue pair leave
-	limit := max(base, min(length, received+uint64(reach)))
+	limit := r.wholeUnits(a, base, length, received+uint64(reach))
 	// What the limit asks for beyond what is charged: all that may still come. A reservation moves over (decision 10).
 	need := int64(limit-received) - c.held
 	room, own := free, false
@@ -96,8 +96,8 @@ func (r *Receiver) offer(i, at int32) verdict {
 	}
 	if need > room {
 		limit = received + uint64(max(c.held+room, 0))
-		if limit < length && limit > base {
-			limit = max(limit-limit%uint64(r.cfg.CreditUnit), base)
+		if limit > base {
+			limit = r.wholeUnits(a, base, length, limit)
 		}
 		need = int64(limit-received) - c.held
 		if limit < base || limit-base < min(uint64(chunk), length-base) {
@@ -110,6 +110,13 @@ func (r *Receiver) offer(i, at int32) verdict {
 		}
 	}
 	grow := limit - base
+	if grow == 0 && c.held > 0 && m.refresh {
+		if c.refreshes >= maxRefreshes && r.on(rdcc.RuleRefreshBounded) {
+			m.refresh = false // what it holds ends with its time, and then it may have some again
+		} else {
+			c.refreshes++
+		}
+	}
 	if grow < min(uint64(chunk), length-base) && !m.refresh || grow == 0 && c.held == 0 && limit <= received {
 		r.satisfied(i, at, window, chunk, length-min(length, base))
 		if a.pool {
@@ -135,6 +142,20 @@ func (r *Receiver) offer(i, at int32) verdict {
 	}
 	r.requeue(a, i)
 	return served
+}
+
+// wholeUnits is the highest limit up to most that ends with a Credit Unit or the message, and is not below base. A sender cannot use
+// credit for a part of a packet: it would ask for more of it, and keep what others wait for. The packets of a pool's messages end
+// anywhere; they begin where what arrived ends.
+func (r *Receiver) wholeUnits(a *association, base, length, most uint64) uint64 {
+	if most >= length {
+		return max(base, length)
+	}
+	from := uint64(0)
+	if a.pool {
+		from = min(a.poolReceived, most)
+	}
+	return max(base, most-(most-from)%uint64(r.cfg.CreditUnit))
 }
 
 // satisfied lets a message that has enough wait for arrivals. A pool's messages stay in the queue until they are complete:

@@ -9,6 +9,12 @@ import (
 	"github.com/pcmlab/pcmlab/rdcc/receiver"
 )
 
+// withoutUnscheduled leaves all of G to grants: it is no multiple of the Credit Unit.
+func withoutUnscheduled(c *Config) {
+	c.Receiver.Gu = -1
+	c.Message.Scheduled = true
+}
+
 // TestIncast is the shape of the incast experiment: senders write to one receiver through a switch whose buffer is the budget G.
 // With the gate nothing is dropped, the link is used and shared equally; without, the same buffer drops.
 func TestIncast(t *testing.T) {
@@ -30,6 +36,8 @@ func TestIncast(t *testing.T) {
 		{"eight_pool", 8, 1 << 20, qp.Write, func(c *Config) { c.Receiver.Pool = true }, 0, 0.95},
 		{"one_segments", 1, 1 << 20, qp.Write, func(c *Config) { c.Message.Segment = 8192 }, 0, 0.9},
 		{"eight_segments_too_long", 8, 1 << 20, qp.Write, func(c *Config) { c.Message.Segment = 32 << 10 }, 0, 0.8},
+		{"two_without_unscheduled", 2, 1 << 20, qp.Write, withoutUnscheduled, 0, 0.95},
+		{"eight_without_unscheduled", 8, 1 << 20, qp.Write, withoutUnscheduled, 0, 0.95},
 		{"eight_late_threads", 8, 1 << 20, qp.Write, nil, time.Microsecond, 0.9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
