@@ -148,6 +148,9 @@ func (r *rhost) data(p packet) {
 	if p.ce {
 		v.CE = 1
 	}
+	if assoc := m.told; assoc != 0 && r.alive[assoc] {
+		p.assoc = assoc // a transport that has told what it had counts what still comes there, too
+	}
 	r.oracle.data(&p, n)
 	r.m.Data(r.local(), p.assoc, v)
 	r.serve()
@@ -241,6 +244,7 @@ func (r *rhost) talk() (some bool) {
 		case receiver.MessageAnnounced:
 			if m := r.oracle.message(e.Assoc, e.Message); m != nil {
 				if n, ok := r.oracle.before(e.Assoc, m); ok {
+					m.told = e.Assoc
 					r.m.Data(r.local(), e.Assoc, receiver.Arrival{Message: e.Message, Octets: n, Before: true})
 					some = true
 				}

@@ -25,6 +25,7 @@ type message struct {
 	said       bool // to be done, by the receiver
 	doomed     bool // cancelled at the receiver: traffic need not flow
 	arrived    uint64
+	told       uint32        // association for which the receiver's transport has told what was there before
 	nicAt      time.Duration // SelfPaced: when the NIC is done with what it has
 	nicRate    int64
 }
