@@ -72,9 +72,10 @@ func TestGrant_budget(t *testing.T) {
 // sender may hold is for the next whole one.
 func TestGrant_wholeUnits(t *testing.T) {
 	for _, senders := range []int{1, 2, 7} {
-		l := newLab(t, func(c *Config) { c.G, c.Gu = 123457, -1 })
+		l := newLab(t, func(c *Config) { c.G, c.Gu, c.MaxCredit = 123457, -1, 36001 })
 		unit := uint64(l.r.cfg.CreditUnit)
 		got := make(map[uint32]uint64)
+		limits := make(map[uint32]uint64)
 		clients := make(map[uint32]*client)
 		for n := range senders {
 			c := l.client(n)
@@ -84,14 +85,18 @@ func TestGrant_wholeUnits(t *testing.T) {
 		for range 50 {
 			for _, g := range l.take(rdcc.TypeCreditGrant) {
 				limit := g.CreditGrant.GrantLimit
-				l.want("grants end with a Credit Unit", limit%unit, uint64(0))
+				l.want("grants end with a Credit Unit or the message", limit%unit == 0 || limit == 1<<20+1, true)
 				got[g.Assoc] = max(got[g.Assoc], limit)
 			}
 			l.pass(5 * us)
 			for id, limit := range got {
-				clients[id].data(1, limit)
+				clients[id].data(1, limit-limits[id])
 				delete(got, id)
+				limits[id] = limit
 			}
+		}
+		for id := range clients {
+			l.want("grants go on", limits[id] > 1<<19, true)
 		}
 	}
 }

@@ -80,6 +80,7 @@ func (r *Receiver) offer(i, at int32) verdict {
 	}
 	window := r.window(a, rate)
 	chunk := min(max(r.cfg.CreditUnit, min(window/4, (r.cfg.G-r.cfg.Gu)/8)), r.cfg.MaxCredit)
+	chunk -= chunk % min(chunk, r.cfg.CreditUnit)
 	reach := max(window-r.ahead(c), 0) // what others of its queue pair leave
 	limit := r.wholeUnits(a, base, length, received+uint64(reach))
 	// What the limit asks for beyond what is charged: all that may still come. A reservation moves over (decision 10).

@@ -94,20 +94,25 @@ func (w *World) send(from, to netip.AddrPort, b []byte) {
 	if w.hits(Delay) {
 		way = w.draw.within(way, w.latest())
 	}
-	w.at(w.now+way, func() { w.arrive(i, j, toReceiver, from, b, true) })
+	came, end := false, w.now+w.latest()
+	w.at(w.now+way, func() { came = w.arrive(i, j, toReceiver, from, b, true) })
 	if w.hits(Double) {
 		again := w.now + way + w.draw.within(0, pick(w.draw, w.s.Fabric.BaseRTT, 10*w.s.Fabric.DMax))
-		w.at(again, func() { w.arrive(i, j, toReceiver, from, b, true) })
+		w.at(again, func() {
+			if came || w.now <= end { // a second one whose first was lost would be a datagram that takes longer than D_max
+				w.arrive(i, j, toReceiver, from, b, true)
+			}
+		})
 	}
 }
 
 // latest is the longest that anything takes: less than D_max, since clocks differ.
 func (w *World) latest() time.Duration { return w.s.Fabric.DMax * 15 / 16 }
 
-func (w *World) arrive(i, j int, toReceiver bool, from netip.AddrPort, b []byte, genuine bool) {
+func (w *World) arrive(i, j int, toReceiver bool, from netip.AddrPort, b []byte, genuine bool) (came bool) {
 	if genuine && w.cut(i, j, true) {
 		w.stats.Lost++
-		return
+		return false
 	}
 	if w.trace != nil {
 		to := w.senders[i].addr
@@ -118,9 +123,10 @@ func (w *World) arrive(i, j int, toReceiver bool, from netip.AddrPort, b []byte,
 	}
 	if toReceiver {
 		w.receivers[j].receive(from, b)
-		return
+		return true
 	}
 	w.senders[i].receive(from, b, genuine)
+	return true
 }
 
 // damage changes octets. What a UDP checksum would catch never comes; what is left is what the protocol itself must see or ignore.
