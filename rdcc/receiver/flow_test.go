@@ -31,10 +31,10 @@ func TestFlow(t *testing.T) {
 		c.request(1+n, 65536, 0, onQP(9, uint32(1+n)))
 	}
 	ids, rate := l.granted()
-	l.want("messages with credit: as many as the budget has room for", len(ids), 4)
+	l.want("messages with credit: as many as the budget has room for, and a part of one", len(ids), 5)
 	l.want("rate of each", rate, rdcc.Mbps(capacity))
 	l.want("rates that count", l.r.liveRate, int64(capacity))
-	l.want("charged", l.charged(), int64(4*65536))
+	l.want("charged", l.charged(), int64(4*65536+36864))
 	for n := range uint64(6) {
 		for range 2 { // the budget ends within a message
 			if at := l.r.index.get(key{1 + n, c.id, tagMessage}); at >= 0 {
