@@ -181,7 +181,8 @@ func (w *world) consistentFlow(fail func(ok bool, format string, args ...any), a
 		} else if !behind && p.turn != 0 && !turned || p.turn == 0 {
 			fail(w.r.content(m), "message %d needs credit, and the turn is behind it", m.id)
 		} else {
-			fail(m.queued == 0 && !m.more, "message %d waits for credit before its turn", m.id)
+			// One that has all its credit and asks for it again need not be in turn: requests of messages in front may come later.
+			fail(m.queued == 0 && !m.more || w.r.content(m), "message %d waits for credit before its turn", m.id)
 		}
 		behind = behind || at == p.turn
 	}
