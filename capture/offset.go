@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -112,8 +113,12 @@ func (m *ClockMap) Map(ns int64) int64 {
 		return ns
 	}
 	last := len(m.samples) - 1
+	i := 0
+	if len(m.steps) == 0 { // else a few samples at most are looked at for nothing
+		i = max(sort.Search(len(m.host), func(i int) bool { return m.host[i] > ns })-1, 0)
+	}
 	// A clock that was set back has times twice: the first are meant.
-	for i := 0; i < last; i++ {
+	for ; i < last; i++ {
 		if ns >= m.host[i+1] && m.host[i+1] >= m.host[i] {
 			continue
 		}

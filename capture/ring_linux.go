@@ -26,6 +26,7 @@ type ring struct {
 	blocks  int
 	next    int // block that comes next
 	snaplen int
+	nic     *hardware // stamps the packets; nil: the host does
 }
 
 // ringPacket is one packet in the ring; its data are valid until the block goes back.
@@ -33,6 +34,7 @@ type ringPacket struct {
 	timeNS  int64
 	data    []byte
 	origLen int
+	byNIC   bool // the time is the NIC's
 	tagged  bool // tag holds a VLAN tag that the kernel took out
 	tag     [4]byte
 }
@@ -80,6 +82,11 @@ func openRing(o TapOptions) (r *ring, err error) {
 	}
 	if r.mem, err = unix.Mmap(fd, 0, r.block*r.blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return r, fmt.Errorf("capture on %s: map the ring of %d bytes: %w", o.Iface, r.block*r.blocks, err)
+	}
+	if o.Hardware {
+		if r.nic, err = openHardware(fd, o.Iface); err != nil {
+			return r, err
+		}
 	}
 	if !o.KeepMAC {
 		m := unix.PacketMreq{Ifindex: int32(r.index), Type: unix.PACKET_MR_PROMISC}
@@ -179,6 +186,7 @@ func (r *ring) read(each func(*ringPacket) error) (ok bool, err error) {
 		p.timeNS = int64(t.Sec)*1e9 + int64(t.Nsec)
 		p.data = b[mac : mac+n : mac+n]
 		p.origLen = int(t.Len)
+		p.byNIC = t.Status&unix.TP_STATUS_TS_RAW_HARDWARE != 0
 		p.tagged = t.Status&unix.TP_STATUS_VLAN_VALID != 0
 		if p.tagged {
 			tpid := uint16(0x8100)
@@ -228,6 +236,9 @@ func (r *ring) close() {
 	if r.mem != nil {
 		_ = unix.Munmap(r.mem)
 		r.mem = nil
+	}
+	if r.nic != nil {
+		_ = r.nic.close()
 	}
 	_ = unix.Close(r.fd)
 }

@@ -15,20 +15,29 @@ type TapOptions struct {
 	Snaplen int           // bytes kept of each packet; 0 means 262144. The kernel copies no more than that
 	Filter  string        // "" takes all; "roce", "pfc", "udp port N", joined by " or "
 	For     time.Duration // 0: until ctx is done
-	Ready   io.Writer     // gets "listening on IFACE\n" when the ring is live; nil discards
-	Stats   io.Writer     // gets the TapStats as one line of JSON at the end; nil discards
+
+	// FileSize begins a new file before one becomes longer: NAME_00001.EXT, NAME_00002.EXT and so on; 0: one file, File itself.
+	// Files bounds how many there are: the oldest is removed; 0: all stay.
+	FileSize int64
+	Files    int
+
+	Ready io.Writer // gets "listening on IFACE\n" when the ring is live; nil discards
+	Stats io.Writer // gets the TapStats as one line of JSON at the end; nil discards
 
 	Description string        // of the interface, for the file
 	BlockSize   int           // bytes of one ring block, a multiple of the page size; 0 means 1 MiB
 	Blocks      int           // blocks in the ring; 0 means 32. Fewer are taken where memory is short (TapStats.RingBytes)
 	Retire      time.Duration // the kernel hands over a block that is not full after this time; 0 means 20 ms
 	Buffer      int           // bytes gathered before a write to the file; 0 means 1 MiB
+	// Hardware has packets stamped by the NIC's own clock in place of the host's; a NIC that cannot is an error. TapStats.Clock then says how far the
+	// two are apart.
+	Hardware bool
 	// KeepMAC leaves the interface out of promiscuous mode. Mirrors deliver packets for other MAC addresses, so that the
 	// default is promiscuous.
 	KeepMAC bool
 }
 
-// TapStats are what a tap did. Received = Packets + Dropped + Unaccounted, and Unaccounted is 0 unless something is broken.
+// TapStats are what a tap did. Received = Packets + Overwritten + Dropped + Unaccounted, and Unaccounted is 0 unless something is broken.
 type TapStats struct {
 	Schema        string        `json:"schema"` // "pcmlab/tap/v1"
 	Iface         string        `json:"iface"`
@@ -36,18 +45,22 @@ type TapStats struct {
 	LinkType      roce.LinkType `json:"link_type"`
 	Snaplen       int           `json:"snaplen"`
 	Filter        string        `json:"filter"`
-	Packets       uint64        `json:"packets"`        // in the file
-	Bytes         uint64        `json:"bytes"`          // their length on the wire
-	CapturedBytes uint64        `json:"captured_bytes"` // what was kept of them
-	Received      uint64        `json:"received"`       // passed the filter, by the kernel's count
-	Dropped       uint64        `json:"dropped"`        // of those, lost because the ring was full
-	Unaccounted   uint64        `json:"unaccounted"`    // of those, neither in the file nor counted as dropped
-	RingFreezes   uint64        `json:"ring_freezes"`   // times that the ring ran full
-	FirstNS       *int64        `json:"first_ns"`       // earliest and latest packet; null without packets
+	Files         []string      `json:"files,omitempty"` // with FileSize: the names of those that are left, oldest first
+	Packets       uint64        `json:"packets"`         // in the file, or in those that are left
+	Overwritten   uint64        `json:"overwritten"`     // in files that were removed for newer ones
+	Bytes         uint64        `json:"bytes"`           // their length on the wire
+	CapturedBytes uint64        `json:"captured_bytes"`  // what was kept of them
+	Received      uint64        `json:"received"`        // passed the filter, by the kernel's count
+	Dropped       uint64        `json:"dropped"`         // of those, lost because the ring was full
+	Unaccounted   uint64        `json:"unaccounted"`     // of those, neither in the file nor counted as dropped
+	RingFreezes   uint64        `json:"ring_freezes"`    // times that the ring ran full
+	FirstNS       *int64        `json:"first_ns"`        // earliest and latest packet; null without packets
 	LastNS        *int64        `json:"last_ns"`
 	FileBytes     int64         `json:"file_bytes"`
 	RingBytes     int           `json:"ring_bytes"`
 	InterfaceDown int           `json:"interface_down_events"`
+
+	Clock *HardwareClock `json:"hardware_clock,omitempty"` // of the NIC that stamped the packets; null: the host did
 }
 
 // Limits of the options.
@@ -56,6 +69,7 @@ const (
 	defaultBlock   = 1 << 20
 	defaultBlocks  = 32
 	defaultRetire  = 20 * time.Millisecond
+	minFileSize    = 64 << 10
 )
 
 // withDefaults validates a copy.
@@ -91,6 +105,10 @@ func (o TapOptions) withDefaults() (TapOptions, error) {
 		return o, fmt.Errorf("capture on %s: %d ring blocks: want 2 to 4096", o.Iface, o.Blocks)
 	case o.Retire < time.Millisecond || o.Retire > time.Minute:
 		return o, fmt.Errorf("capture on %s: retire time %v: want 1 ms to 1 min", o.Iface, o.Retire)
+	case o.FileSize != 0 && o.FileSize < minFileSize:
+		return o, fmt.Errorf("capture on %s: files of %d bytes: want at least %d", o.Iface, o.FileSize, minFileSize)
+	case o.Files != 0 && (o.FileSize == 0 || o.Files < 2 || o.Files > 99999):
+		return o, fmt.Errorf("capture on %s: %d files: want 2 to 99999 with a file size", o.Iface, o.Files)
 	case o.For < 0:
 		return o, fmt.Errorf("capture on %s: duration %v is negative", o.Iface, o.For)
 	}

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +28,17 @@ type tap struct {
 
 	statsRead time.Time // when the kernel's counters were read last; they have 32 bits
 	flushed   time.Time
+
+	done              []tapFile // closed and still there
+	number            int       // of the open file
+	received, dropped uint64    // of stats, as told in the statistics of closed files
+}
+
+// tapFile is a file of a ring.
+type tapFile struct {
+	path    string
+	packets uint64
+	bytes   int64
 }
 
 // RunTap captures from an interface into a pcapng file until ctx is done or o.For has passed. It blocks, in the network
@@ -47,13 +61,12 @@ func RunTap(ctx context.Context, o TapOptions) (TapStats, error) {
 	if err != nil {
 		return TapStats{}, fmt.Errorf("capture on %s: eventfd: %w", o.Iface, err)
 	}
-	f, err := os.Create(o.File)
-	if err != nil {
-		unix.Close(wake)
-		return TapStats{}, fmt.Errorf("capture on %s: %w", o.Iface, err)
-	}
-	t := &tap{o: o, ring: r, file: f, wakeFD: wake, stats: TapStats{Schema: "pcmlab/tap/v1", Iface: o.Iface, File: o.File,
+	t := &tap{o: o, ring: r, wakeFD: wake, stats: TapStats{Schema: "pcmlab/tap/v1", Iface: o.Iface, File: o.File,
 		LinkType: r.link, Snaplen: o.Snaplen, Filter: o.Filter, RingBytes: r.block * r.blocks}}
+	if err := t.open(); err != nil {
+		unix.Close(wake)
+		return TapStats{}, err
+	}
 	if o.For > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.For)
@@ -80,14 +93,7 @@ func RunTap(ctx context.Context, o TapOptions) (TapStats, error) {
 
 // run goes from the file header to the last packet.
 func (t *tap) run(ctx context.Context) error {
-	var err error
-	host, _ := os.Hostname()
-	t.w, err = NewWriter(t.file, WriterOptions{Buffer: t.o.Buffer, OS: "Linux", Hardware: host, Interfaces: []Interface{
-		{Name: t.o.Iface, Description: t.o.Description, LinkType: t.ring.link, Snaplen: t.o.Snaplen}}})
-	if err != nil {
-		return err
-	}
-	if err := t.flush(); err != nil { // the header is in the file before the first packet
+	if err := t.header(); err != nil {
 		return err
 	}
 	t.statsRead = time.Now()
@@ -103,6 +109,72 @@ func (t *tap) run(ctx context.Context) error {
 		}
 	}
 	return t.drain()
+}
+
+// open makes the next file.
+func (t *tap) open() (err error) {
+	t.number++
+	if t.file, err = os.Create(t.path()); err != nil {
+		return fmt.Errorf("capture on %s: %w", t.o.Iface, err)
+	}
+	return nil
+}
+
+// path is the name of the open file.
+func (t *tap) path() string {
+	if t.o.FileSize == 0 {
+		return t.o.File
+	}
+	ext := filepath.Ext(t.o.File)
+	return fmt.Sprintf("%s_%05d%s", strings.TrimSuffix(t.o.File, ext), t.number, ext)
+}
+
+// header writes it into the open file, before the first packet.
+func (t *tap) header() (err error) {
+	host, _ := os.Hostname()
+	t.w, err = NewWriter(t.file, WriterOptions{Buffer: t.o.Buffer, OS: "Linux", Hardware: host, Interfaces: []Interface{
+		{Name: t.o.Iface, Description: t.o.Description, LinkType: t.ring.link, Snaplen: t.o.Snaplen}}})
+	if err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+// rotate closes the open file, with its share of the statistics, and goes on in the next. One too many goes first.
+func (t *tap) rotate() error {
+	if err := t.count(); err != nil {
+		return err
+	}
+	if err := t.writeStats(); err != nil {
+		return t.writeError(err)
+	}
+	if err := t.file.Close(); err != nil {
+		return t.writeError(err)
+	}
+	t.done = append(t.done, tapFile{t.path(), t.w.WrittenPackets(), t.w.Written()})
+	if t.o.Files > 0 && len(t.done) >= t.o.Files {
+		old := t.done[0]
+		if err := os.Remove(old.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return t.writeError(err)
+		}
+		t.done = t.done[1:]
+		t.stats.Packets -= old.packets
+		t.stats.Overwritten += old.packets
+	}
+	if err := t.open(); err != nil {
+		return err
+	}
+	return t.header()
+}
+
+// writeStats ends the open file with what the kernel counted since the file before it.
+func (t *tap) writeStats() error {
+	s := &t.stats
+	if err := t.w.WriteStats(0, time.Now().UnixNano(), s.Received-t.received, s.Dropped-t.dropped); err != nil {
+		return err
+	}
+	t.received, t.dropped = s.Received, s.Dropped
+	return t.w.Flush()
 }
 
 // errVanished: the interface was deleted, or moved to another network namespace.
@@ -126,7 +198,7 @@ func (t *tap) drain() error {
 		if err := t.count(); err != nil {
 			return err
 		}
-		if t.stats.Packets+t.stats.Dropped >= t.stats.Received {
+		if t.stats.Packets+t.stats.Overwritten+t.stats.Dropped >= t.stats.Received {
 			return nil
 		}
 	}
@@ -195,10 +267,21 @@ func (t *tap) packet(p *ringPacket) error {
 		keep := min(len(a), max(12, t.o.Snaplen-4)) // the tag must not push the packet over the snap length
 		a, b, c, orig = a[:12], p.tag[:], a[12:keep], orig+4
 	}
+	const block = 36 // an enhanced packet block around the data, its padding included
+	if n := int64(len(a) + len(b) + len(c) + block); t.o.FileSize > 0 && t.w.WrittenPackets() > 0 && t.w.Written()+int64(t.w.Buffered())+n > t.o.FileSize {
+		if err := t.rotate(); err != nil {
+			return err
+		}
+	}
 	if err := t.w.write(0, p.timeNS, orig, a, b, c); err != nil {
 		return err
 	}
 	s := &t.stats
+	if h := t.ring.nic; h != nil && p.byNIC {
+		h.clock.Stamped++
+	} else if h != nil {
+		h.clock.Others++
+	}
 	s.Packets++
 	s.Bytes += uint64(orig)
 	s.CapturedBytes += uint64(len(a) + len(b) + len(c))
@@ -237,29 +320,39 @@ func (t *tap) finish(err error) error {
 	if cerr := t.count(); err == nil {
 		err = cerr
 	}
-	if t.w != nil && t.w.err == nil {
-		s := &t.stats
-		werr := t.w.WriteStats(0, time.Now().UnixNano(), s.Received, s.Dropped)
-		if werr == nil {
-			werr = t.w.Flush()
+	if h := t.ring.nic; h != nil {
+		clock, herr := h.stop()
+		if t.stats.Clock = clock; err == nil {
+			err = herr
 		}
-		if werr != nil && err == nil {
+	}
+	if t.w != nil && t.w.err == nil {
+		if werr := t.writeStats(); werr != nil && err == nil {
 			err = t.writeError(werr)
 		}
 	}
 	if t.w != nil {
+		packets := t.w.WrittenPackets()
 		t.stats.FileBytes = t.w.Written()
+		for _, f := range t.done {
+			packets += f.packets
+			t.stats.FileBytes += f.bytes
+			t.stats.Files = append(t.stats.Files, filepath.Base(f.path))
+		}
+		if t.o.FileSize > 0 {
+			t.stats.Files = append(t.stats.Files, filepath.Base(t.path()))
+		}
 		if t.w.err != nil {
 			// What did not reach the file is no captured packet.
-			t.stats.Packets = t.w.WrittenPackets()
+			t.stats.Packets = packets
 			_ = t.file.Truncate(t.w.Written())
 		}
 	}
 	if cerr := t.file.Close(); err == nil && cerr != nil {
 		err = t.writeError(cerr)
 	}
-	if s := &t.stats; s.Received > s.Packets+s.Dropped {
-		s.Unaccounted = s.Received - s.Packets - s.Dropped
+	if s := &t.stats; s.Received > s.Packets+s.Overwritten+s.Dropped {
+		s.Unaccounted = s.Received - s.Packets - s.Overwritten - s.Dropped
 	}
 	return err
 }

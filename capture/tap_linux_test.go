@@ -367,3 +367,68 @@ func BenchmarkRunTap(b *testing.B) {
 		})
 	}
 }
+
+// A ring of files: each begins before it would become too long, the oldest goes, and what is left reads as one capture whose statistics, with
+// what went, account for every packet.
+func TestRunTap_ringOfFiles(t *testing.T) {
+	if !inNetns(t) {
+		return
+	}
+	vethPair(t, "tap0", "peer0")
+	s := newSender(t, "peer0")
+	for _, tt := range []struct {
+		name        string
+		files       int // 0: all stay
+		most        int
+		overwritten bool
+	}{{"all", 0, 99, false}, {"four", 4, 4, true}} {
+		var frames [][]byte
+		for i := range 5000 {
+			frames = append(frames, numbered(i, 200, false))
+		}
+		dir := t.TempDir()
+		o := TapOptions{Iface: "tap0", File: filepath.Join(dir, "tap.pcapng"), Snaplen: 128, Filter: "roce", FileSize: 100_000, Files: tt.files}
+		stats, err := runTap(t, o, func(ctx context.Context) error { return s.send(frames) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := must[[]string](t)(filepath.Glob(filepath.Join(dir, "*")))
+		var names []string
+		total := int64(0)
+		for _, p := range paths {
+			names = append(names, filepath.Base(p))
+			st := must[os.FileInfo](t)(os.Stat(p))
+			if total += st.Size(); st.Size() > o.FileSize+200 { // the statistics at its end
+				t.Errorf("%s: %s has %d bytes", tt.name, p, st.Size())
+			}
+		}
+		if diff := cmp.Diff(names, stats.Files); diff != "" || len(names) < 2 || len(names) > tt.most || total != stats.FileBytes {
+			t.Errorf("%s: files %v of %d bytes, statistics say %v of %d bytes", tt.name, names, total, stats.Files, stats.FileBytes)
+		}
+		if stats.Received != 5000 || stats.Packets+stats.Overwritten+stats.Dropped != 5000 || stats.Unaccounted != 0 || (stats.Overwritten > 0) != tt.overwritten {
+			t.Errorf("%s: %+v", tt.name, stats)
+		}
+		r := must[Reader](t)(OpenSequence(paths...))
+		recs := must[[]rec](t)(readAll(r))
+		if uint64(len(recs)) != stats.Packets || recs[len(recs)-1].Data != string(frames[4999][:128]) {
+			t.Errorf("%s: %d packets read, %d in the statistics", tt.name, len(recs), stats.Packets)
+		}
+		if last := r.Stats()[len(r.Stats())-1]; !tt.overwritten && *last.Received != 5000 {
+			t.Errorf("%s: statistics of all files say %d received", tt.name, *last.Received)
+		}
+		r.Close()
+	}
+}
+
+func TestTapOptions_ring(t *testing.T) {
+	for _, tt := range []struct {
+		size  int64
+		files int
+		want  string
+	}{{0, 0, ""}, {1 << 20, 0, ""}, {1 << 20, 2, ""}, {1000, 0, "files of 1000 bytes: want at least 65536"}, {0, 3, "with a file size"}, {1 << 20, 1, "want 2 to 99999"}} {
+		_, err := TapOptions{Iface: "x", File: "y", FileSize: tt.size, Files: tt.files}.withDefaults()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%d bytes, %d files: %v, want %q", tt.size, tt.files, err, tt.want)
+		}
+	}
+}

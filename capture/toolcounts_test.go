@@ -18,6 +18,7 @@ func TestParseToolCounts(t *testing.T) {
 		{"tcpdump_one", "1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n", "1 0"},
 		{"tcpdump_after_control_c", "^C\n7 packets captured\n", "7 -"},
 		{"dumpcap", "Capturing on 'eth0'\nFile: a.pcapng\nPackets captured: 9\nPackets received/dropped on interface 'eth0': 9/1 (pcap:1/dumpcap:0/flushed:0/ps_ifdrop:0) (90.0%)\n", "9 1"},
+		{"dumpcap_counting", "Capturing on 'eth0'\nFile: a.pcapng\nPackets: 3 \rPackets: 7 \rPackets captured: 9\nPackets received/dropped on interface 'eth0': 9/1 (pcap:1)\n", "9 1"},
 		{"dumpcap_two", "Packets captured: 9\nPackets received/dropped on interface 'a': 5/1 (pcap:1)\nPackets received/dropped on interface 'b': 4/2 (pcap:2)\n", "9 3"},
 		{"tshark", "Running as user \"root\" and group \"root\". This could be dangerous.\nCapturing on 'eth0'\n12 packets captured\n4 packets dropped from eth0\n", "12 4"},
 		{"pcmlab", "listening on eth0\n" + `{"schema":"pcmlab/tap/v1","packets":5,"received":8,"dropped":2,"unaccounted":1}` + "\n", "5 3"},
