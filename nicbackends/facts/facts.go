@@ -22,8 +22,9 @@ type Facts struct {
 	ClockSource Value `json:"clock_source"`
 	ClockNS     Value `json:"clock_ns" flat:"-"` // when the facts were read, by the host's clock
 	ClockSync   Value `json:"clock_sync,omitempty"`
-	HugePages   Value `json:"huge_pages,omitempty"` // "2048kB: 0 of 512 free"
-	Memlock     Value `json:"memlock,omitempty"`    // KiB, or unlimited
+	PTP         Value `json:"ptp,omitempty" flat:"-"` // "SLAVE, offset -12 ns" of ptp4l
+	HugePages   Value `json:"huge_pages,omitempty"`   // "2048kB: 0 of 512 free"
+	Memlock     Value `json:"memlock,omitempty"`      // KiB, or unlimited
 
 	RDMACore  Value `json:"rdma_core,omitempty"` // version of the package
 	Perftest  Value `json:"perftest,omitempty"`  // what ib_write_bw --version says

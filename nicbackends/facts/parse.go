@@ -18,7 +18,7 @@ func Parse(out, nonce string, q Question) Facts {
 	f := Facts{
 		Hostname: it.value("hostname"), BootID: it.value("boot_id"), Kernel: it.value("kernel"), Machine: it.value("machine"),
 		System: it.value("system"), CPUs: cpuCount(it.value("cpus")), CPU: it.value("cpu"), Governor: it.value("governor"), SMT: onOff(it.value("smt")),
-		NUMANodes: it.value("numa"), ClockSource: it.value("clock_source"), ClockNS: it.value("clock_ns"), ClockSync: clockSync(it),
+		NUMANodes: it.value("numa"), ClockSource: it.value("clock_source"), ClockNS: it.value("clock_ns"), ClockSync: clockSync(it), PTP: ptp(it),
 		HugePages: hugePages(it), Memlock: it.value("memlock"), OFED: it.value("ofed"), RDMANetns: rdmaNetns(it.value("rdma_netns")),
 		Sudo: it.value("sudo"), DiskKB: diskFree(it, 0), TmpKB: diskFree(it, 1),
 		Tools: tools(it), Devices: words(it, "infiniband"), Netdevs: words(it, "net"),
@@ -110,6 +110,25 @@ func rdmaNetns(v Value) Value { // "netns shared copy-on-fork on"
 		return known(w[1], "")
 	}
 	return v
+}
+
+// ptp is what ptp4l says of itself by pmc (linuxptp): the state of its ports, and how far its clock is off its master.
+func ptp(it items) Value {
+	text, why := it.text("ptp")
+	if why != "" {
+		return Unavailable(why)
+	}
+	var states []string
+	offset := ""
+	for line := range strings.Lines(text) {
+		switch w := strings.Fields(clean(line)); {
+		case len(w) == 2 && w[0] == "portState":
+			states = append(states, w[1])
+		case len(w) == 2 && w[0] == "master_offset":
+			offset = ", offset " + w[1] + " ns"
+		}
+	}
+	return known(strings.TrimPrefix(strings.Join(states, " ")+offset, ", "), "ptp4l does not answer pmc")
 }
 
 // clockSync is what keeps the clock, in its own words: yes or no of systemd, or chrony's offset from its source.

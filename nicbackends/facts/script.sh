@@ -131,6 +131,7 @@ if has chronyc; then tool clock_sync chronyc -c tracking
 elif [ -e "$R/run/systemd/timesync/synchronized" ]; then value clock_sync yes
 elif [ -d "$R/run/systemd/timesync" ]; then value clock_sync no
 else nothing clock_sync "neither chrony nor systemd-timesyncd is there"; fi
+if has pmc; then asroot ptp pmc -u -b 0 'GET TIME_STATUS_NP' 'GET PORT_DATA_SET'; else nothing ptp "pmc (linuxptp) is not installed"; fi
 if [ -d "$R/sys/class/infiniband" ]; then run rdma_netns rdma system show; else nothing rdma_netns "no /sys/class/infiniband"; fi
 for d in infiniband net; do
 	begin "$d"
