@@ -172,6 +172,18 @@ func (c *Change) judge(b, a *Set, reset string) {
 	}
 }
 
+// Grow is how far one counter moved that was read as was and as is, of which nothing else is known: ok is false when it went back without having
+// wrapped.
+func Grow(was, is uint64) (growth int64, ok bool) {
+	n := is - was
+	if is < was {
+		if n, ok = wrap(was, is); !ok {
+			return 0, false
+		}
+	}
+	return int64(n), n <= math.MaxInt64
+}
+
 // wrap is how far a counter went that passed the end of its 32 or 64 bits. It was in the upper half and is in the lower:
 // readings that are so far apart that more than half of the range may have passed tell nothing anyway.
 func wrap(was, is uint64) (growth uint64, ok bool) {

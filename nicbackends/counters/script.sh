@@ -1,5 +1,5 @@
-# Answers each line of its input: t with the host's time, c with the time and all counters, and ends with its input. Arguments:
-# a nonce that begins the marker lines, the root of /sys and /proc (empty; a fake tree in tests), whether ethtool and tc are
+# Answers each line of its input: "t NUMBER" with the host's time, "c NUMBER" with the time and all counters, and ends with its
+# input. Arguments: a nonce that begins the marker lines, the root of /sys and /proc (empty; a fake tree in tests), whether ethtool and tc are
 # asked (1), then network interfaces. Counters of all RDMA devices are read: data may have left by another than was asked for.
 N=$1 R=$2 T=$3
 shift 3
@@ -9,8 +9,8 @@ export PATH LC_ALL
 boot=
 { IFS= read -r boot <"$R/proc/sys/kernel/random/boot_id"; } 2>/dev/null
 ports="$R/sys/class/infiniband/*/ports/*"
-while IFS= read -r ask; do
-	printf '%s t %s\n' "$N" "$(date +%s%N)"
+while read -r ask number; do
+	printf '%s t %s %s\n' "$N" "$number" "$(date +%s%N)"
 	[ "$ask" = c ] || continue
 	printf '%s boot %s\n' "$N" "$boot"
 	for p in $ports; do

@@ -51,6 +51,8 @@ type Watch struct {
 	ns      string    // the answer's time
 	heard   time.Time // when it came
 	counted bool      // counters were asked for
+	number  int       // of the question; the answer to one that nobody waited for any more is not taken for that to the next
+	mine    bool      // what comes answers it
 	answer  chan struct{}
 }
 
@@ -120,14 +122,15 @@ func (w *Watch) ask(ctx context.Context, all bool) (Clock, *Reading, error) {
 	}
 	answer := make(chan struct{})
 	w.mu.Lock()
-	w.answer, w.counted, w.ns = answer, all, ""
+	w.answer, w.counted, w.ns, w.mine = answer, all, "", false
+	w.number++
+	line := fmt.Sprintf("t %d\n", w.number)
+	if all {
+		line = "c" + line[1:]
+	}
 	w.parse = parser{nonce: w.nonce}
 	w.sent = time.Now()
 	w.mu.Unlock()
-	line := "t\n"
-	if all {
-		line = "c\n"
-	}
 	stop := context.AfterFunc(ctx, func() { w.in.CloseWithError(ctx.Err()) }) // a question that nobody reads must not block for ever
 	_, err := w.in.Write([]byte(line))
 	stop()
@@ -176,10 +179,13 @@ func (w *Watch) Write(b []byte) (int, error) {
 			continue
 		}
 		done := false
-		if ns, ok := strings.CutPrefix(line, w.nonce+" t "); ok {
-			w.ns, w.heard = ns, at
-			done = !w.counted
-		} else {
+		if rest, ok := strings.CutPrefix(line, w.nonce+" t "); ok {
+			number, ns, _ := strings.Cut(rest, " ")
+			if w.mine = number == strconv.Itoa(w.number); w.mine {
+				w.ns, w.heard = ns, at
+				done = !w.counted
+			}
+		} else if w.mine {
 			done = w.parse.line(line)
 		}
 		if done {

@@ -22,7 +22,7 @@ func runScript(t testing.TB, root string, netdevs ...string) *Reading {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", script, "watch", nonce, root, "1"}, netdevs...)...)
 	cmd.Env = []string{"PATH=" + filepath.Join(root, "bin") + ":/usr/bin:/bin"}
-	cmd.Stdin = strings.NewReader("c\n")
+	cmd.Stdin = strings.NewReader("c 1\n")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +117,17 @@ func TestWatch_hostsThatFail(t *testing.T) {
 	write("date", "kill $PPID")
 	if _, err := start().Clock(t.Context()); err == nil || !errors.Is(err, errWatchEnded) {
 		t.Errorf("a host that ends: %v", err)
+	}
+	// One that is late answers the question before, and that is not taken for an answer to the next.
+	write("date", "[ -e "+bin+"/second ] || { : >"+bin+"/second; sleep 1; exec /bin/date -d @1700000000 +%s%N; }; exec /bin/date +%s%N")
+	w = start()
+	late, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	if _, err := w.Clock(late); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a host that is late: %v", err)
+	}
+	if c, err := w.Clock(t.Context()); err != nil || c.OffsetNS.Abs() > time.Hour {
+		t.Errorf("after it: %+v, %v", c, err)
 	}
 	write("date", "exec sleep 60")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
