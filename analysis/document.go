@@ -41,9 +41,10 @@ type File struct {
 	FirstNS        *int64      `json:"first_ns"`
 	LastNS         *int64      `json:"last_ns"`
 	SnaplenLimited bool        `json:"snaplen_limited"`
-	TruncatedAt    *int64      `json:"truncated_at"` // offset of the cut; null: read to its end
-	OutOfOrder     int64       `json:"out_of_order"` // records that are older than the one before
-	Drops          *int64      `json:"drops"`        // by the file's own statistics
+	TruncatedAt    *int64      `json:"truncated_at"`    // offset of the cut; null: read to its end
+	OutOfOrder     int64       `json:"out_of_order"`    // records that are older than the one before
+	Drops          *int64      `json:"drops"`           // by the file's own statistics
+	Clock          *FileClock  `json:"clock,omitempty"` // whose times they are; not there when nothing is known
 	Interfaces     []Interface `json:"interfaces"`
 }
 
@@ -68,8 +69,9 @@ type Quality struct {
 	Verdict           string   `json:"verdict"`
 	DuplicatesRemoved int64    `json:"duplicates_removed"`
 	OutOfOrder        int64    `json:"out_of_order"`
-	Drops             *int64   `json:"drops"`          // null: no file says
-	OffloadMerged     int64    `json:"offload_merged"` // packets longer than any RoCE path MTU allows
+	Drops             *int64   `json:"drops"`                    // null: no file says
+	OffloadMerged     int64    `json:"offload_merged"`           // packets longer than any RoCE path MTU allows
+	MergeErrorNS      *int64   `json:"merge_error_ns,omitempty"` // captures of several hosts were merged by time within this
 	Notes             []string `json:"notes"`
 }
 

@@ -25,7 +25,8 @@ type Input struct {
 	Tap  string   // name of the tap, for messages and the document; may be empty
 	Role Role
 
-	Said capture.ToolCounts // what the capturing program said at its end; the zero value: unknown
+	Said    capture.ToolCounts // what the capturing program said at its end; the zero value: unknown
+	Stamped Stamped            // whose times they are; the zero value: unknown
 }
 
 // Phase is a window of time that gets numbers of its own.

@@ -25,6 +25,9 @@ func (r *run) quality(doc *Document) {
 		if missing := reconcile(&f, s.in); missing != "" {
 			incomplete("%s: %s", name, missing)
 		}
+		if left := unread(s.in.Said); left != "" {
+			incomplete("%s: %s", name, left)
+		}
 		doc.Files = append(doc.Files, f)
 		if f.TruncatedAt != nil {
 			incomplete("%s: cut at byte %d (%s): all numbers are of what comes before", name, *f.TruncatedAt, s.incomplete)
@@ -48,6 +51,7 @@ func (r *run) quality(doc *Document) {
 		}
 		*q.Drops += *f.Drops
 	}
+	r.clocks(doc, incomplete, note)
 	if silent > 0 {
 		note("drops of the capture are unknown: %d of its files hold no statistics (pcapng from pcmlab capture does); packets it lost would count as lost before the tap", silent)
 	}
@@ -110,6 +114,7 @@ func (s *source) finish() File {
 	if s.in.Role == Upstream {
 		f.Role = string(Upstream)
 	}
+	f.Clock = fileClock(s.in.Stamped)
 	f.Interfaces = []Interface{}
 	if s.reader == nil {
 		return f

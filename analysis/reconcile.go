@@ -15,6 +15,8 @@ func reconcile(f *File, in Input) string {
 	switch {
 	case said.Captured == nil || *said.Captured == f.Packets:
 		return ""
+	case *said.Captured > f.Packets && said.Ring:
+		return fmt.Sprintf("its ring of files replaced %d of %d packets by newer ones: what comes before is not there (more or larger files)", *said.Captured-f.Packets, *said.Captured)
 	case *said.Captured > f.Packets:
 		return fmt.Sprintf("its capturing program says %d packets captured, the file holds %d: the last %d were never written "+
 			"(end tcpdump with SIGINT and wait for it, or let it write at once: tcpdump -U --immediate-mode)", *said.Captured, f.Packets, *said.Captured-f.Packets)

@@ -60,6 +60,7 @@ func (s *source) read(b *capture.Batch) (base int64, ok bool, err error) {
 	}
 	err = s.reader.ReadBatch(b)
 	if err == nil {
+		s.put(b)
 		base = s.count
 		s.count += int64(len(b.Packets))
 		return base, true, nil
