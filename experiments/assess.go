@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/inventory"
 )
 
@@ -33,16 +35,23 @@ type AnalysisInput struct {
 
 // CaptureInput is one capture of a bundle.
 type CaptureInput struct {
-	File  string `json:"file"`
-	Tap   string `json:"tap"`
-	Judge bool   `json:"judge"`
+	File  string   `json:"file"`
+	More  []string `json:"more,omitempty"` // of a ring of files, the others
+	Tap   string   `json:"tap"`
+	Judge bool     `json:"judge"`
+
+	Host   string                `json:"host,omitempty"`
+	Said   *capture.ToolCounts   `json:"said,omitempty"` // by the program that captured; null: nothing
+	Stamps string                `json:"timestamps,omitempty"`
+	Sync   string                `json:"clock_sync,omitempty"`
+	Clock  []capture.ClockSample `json:"clock,omitempty"` // of the host, against this machine
 }
 
 // assess does all that needs no host: analysis, expectations, agreement of the counts.
 func (r *Runner) assess(ctx context.Context) error {
 	defer r.handlerChecks()
 	defer r.rdccChecks()
-	in := r.analysisInput()
+	in := r.analysisInput(r.there != nil)
 	if len(in.Captures) == 0 {
 		r.result.warn("nothing was captured: what the wire carried is not measured")
 		r.check(&documentMetrics{why: "nothing was captured", counters: r.result.growth})
@@ -52,7 +61,10 @@ func (r *Runner) assess(ctx context.Context) error {
 		return err
 	}
 	r.event(Event{Event: "analysing"})
-	doc, err := analyzeBundle(ctx, r.bundle.Dir, in)
+	doc, err := r.there, error(nil)
+	if doc == nil {
+		doc, err = analyzeBundle(ctx, r.bundle.Dir, in)
+	}
 	if err != nil {
 		r.check(&documentMetrics{why: err.Error(), counters: r.result.growth})
 		return fmt.Errorf("%w: %w", ErrData, err)
@@ -67,13 +79,15 @@ func (r *Runner) assess(ctx context.Context) error {
 	return r.quality(doc)
 }
 
-// analysisInput describes what was captured, with paths as in the bundle.
-func (r *Runner) analysisInput() AnalysisInput {
+// analysisInput describes what was captured, with paths as in the bundle; there: the captures are not in it but on their host.
+func (r *Runner) analysisInput(there bool) AnalysisInput {
 	in := AnalysisInput{Schema: "pcmlab/analysis-input/v1", Captures: []CaptureInput{}, Phases: []analysis.Phase{}, BinNS: int64(r.Playbook.Bin), Scale: r.plan.Scale,
 		LinkBps: r.plan.BottleneckRateBps, Names: map[string]string{}, RDCCPort: r.plan.port()}
-	for _, c := range r.plan.Captures {
-		if st, err := os.Stat(filepath.Join(r.bundle.Dir, filepath.FromSlash(c.File))); err == nil && st.Size() > 0 {
-			in.Captures = append(in.Captures, CaptureInput{c.File, c.Tap, c.Judge})
+	if r.captured != nil {
+		for _, tap := range r.captured.taps {
+			if c, ok := r.captureInput(tap, there); ok {
+				in.Captures = append(in.Captures, c)
+			}
 		}
 	}
 	for _, w := range r.windows {
@@ -92,6 +106,27 @@ func (r *Runner) analysisInput() AnalysisInput {
 		in.Counters = &analysis.CounterDelta{Packets: n, Source: source}
 	}
 	return in
+}
+
+// captureInput describes one tap; ok is false when nothing of it is there.
+func (r *Runner) captureInput(tap *runningTap, there bool) (c CaptureInput, ok bool) {
+	c = CaptureInput{Tap: tap.Tap, Judge: tap.Judge, Host: tap.Host, Said: tap.said, Stamps: "software", Sync: r.syncs[tap.Host], Clock: r.readings.clockSamples(tap.Host)}
+	if s := tap.stats; s != nil && s.Clock != nil {
+		c.Stamps = "hardware"
+		c.Sync, c.Clock = s.Clock.String(), s.Clock.Onto(c.Clock)
+	}
+	for _, f := range tap.files {
+		name := "captures/" + f.Name
+		if st, err := os.Stat(filepath.Join(r.bundle.Dir, filepath.FromSlash(name))); !there && (err != nil || st.Size() == 0) {
+			continue
+		}
+		if c.File == "" {
+			c.File = name
+		} else {
+			c.More = append(c.More, name)
+		}
+	}
+	return c, c.File != ""
 }
 
 func trimOrNone(d time.Duration) time.Duration {
@@ -121,6 +156,11 @@ func AnalyzeBundle(ctx context.Context, dir string) (*analysis.Document, error) 
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, fmt.Errorf("%w: %s: analysis-input.json: %w", ErrInput, dir, err)
 	}
+	if list, err := LoadCaptured(dir); err != nil {
+		return nil, err
+	} else if missing := Elsewhere(dir, list); len(missing) > 0 {
+		return nil, fmt.Errorf("%w: %s: its captures were analysed on their host and are still there (%s): pcmlab runs fetch %s -i LAB brings them", ErrInput, dir, strings.Join(missing, ", "), dir)
+	}
 	return analyzeBundle(ctx, dir, in)
 }
 
@@ -143,7 +183,15 @@ func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis
 		if c.Judge {
 			role = analysis.Judged
 		}
-		inputs = append(inputs, analysis.Input{Path: filepath.Join(dir, filepath.FromSlash(c.File)), Tap: c.Tap, Role: role})
+		input := analysis.Input{Path: filepath.Join(dir, filepath.FromSlash(c.File)), Tap: c.Tap, Role: role,
+			Stamped: analysis.Stamped{Host: c.Host, By: c.Stamps, Sync: c.Sync, Clocks: capture.NewClockMap(c.Clock)}}
+		for _, more := range c.More {
+			input.More = append(input.More, filepath.Join(dir, filepath.FromSlash(more)))
+		}
+		if c.Said != nil {
+			input.Said = *c.Said
+		}
+		inputs = append(inputs, input)
 	}
 	doc, err := analysis.Run(ctx, inputs, o)
 	if err != nil {
@@ -153,11 +201,19 @@ func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis
 		if rel, err := filepath.Rel(dir, doc.Files[i].Path); err == nil {
 			doc.Files[i].Path = filepath.ToSlash(rel)
 		}
+		for k, more := range doc.Files[i].More {
+			if rel, err := filepath.Rel(dir, more); err == nil {
+				doc.Files[i].More[k] = filepath.ToSlash(rel)
+			}
+		}
 	}
 	for i := range doc.HandlerLogs {
 		if rel, err := filepath.Rel(dir, doc.HandlerLogs[i].Path); err == nil {
 			doc.HandlerLogs[i].Path = filepath.ToSlash(rel)
 		}
+	}
+	for i, n := range doc.Quality.Notes {
+		doc.Quality.Notes[i] = strings.ReplaceAll(n, dir+string(filepath.Separator), "")
 	}
 	return doc, nil
 }

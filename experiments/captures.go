@@ -3,15 +3,17 @@ package experiments
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 )
 
@@ -22,10 +24,26 @@ type runningCaptures struct {
 }
 
 type runningTap struct {
-	PlannedCapture
+	*PlannedCapture
+	program capture.Program
+	options capture.TapOptions // with the file on the host
 	process remote.Process
-	file    string // on the host
+	why     []string // what programs before it said
+
 	stopped bool
+	said    *capture.ToolCounts // nil: it said nothing
+	stats   *capture.TapStats   // of this program's own tap
+	files   []tapFile
+}
+
+// tapFile is a file of a capture on its host.
+type tapFile struct {
+	Name   string `json:"name"` // as it is kept
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256,omitempty"`
+	Path   string `json:"path,omitempty"` // on the host, where it stayed there
+
+	made string // the name that the program gave it
 }
 
 // captureReady is how long a tap may take until it listens.
@@ -35,38 +53,101 @@ const captureReady = 15 * time.Second
 func (r *Runner) startCaptures(ctx context.Context) (*runningCaptures, error) {
 	rc := &runningCaptures{r: r}
 	g, gctx := errgroup.WithContext(ctx)
-	for _, c := range r.plan.Captures {
-		tap := &runningTap{PlannedCapture: c, file: path.Join(r.dirs[c.Host], c.Tap+".pcapng")}
+	for i := range r.plan.Captures {
+		tap := &runningTap{PlannedCapture: &r.plan.Captures[i]}
 		rc.taps = append(rc.taps, tap)
 		g.Go(func() error { return rc.start(gctx, tap) })
 	}
+	r.captured = rc
 	r.onUndo("stop captures", func(ctx context.Context) error { return rc.stop(ctx) })
-	return rc, g.Wait()
+	err := g.Wait()
+	for _, tap := range rc.taps {
+		if len(tap.why) > 0 && tap.process != nil {
+			r.result.warn(fmt.Sprintf("tap %s on %s is captured by %s: %s", tap.Tap, tap.Host, tap.program, strings.Join(tap.why, "; ")))
+		}
+	}
+	return rc, err
 }
 
+// start starts the first program that can.
 func (rc *runningCaptures) start(ctx context.Context, tap *runningTap) error {
+	programs := capture.Programs
+	if tap.PlannedCapture.program != "" {
+		programs = []capture.Program{tap.PlannedCapture.program}
+	} else if tap.PlannedCapture.options.Hardware {
+		programs = programs[:1]
+	}
+	var errs []error
+	for _, p := range programs {
+		tap.program, tap.options = p, tap.into(p, rc.r.dirs[tap.Host])
+		err := rc.startProgram(ctx, tap)
+		if err == nil {
+			rc.r.event(Event{Event: "capture_ready", Host: tap.Host, Text: tap.Tap})
+			return nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil || !mayNot(err) {
+			break
+		}
+		tap.why = append(tap.why, reason(err))
+	}
+	return errors.Join(errs...)
+}
+
+// errNotHere says that another program may be able to do what this one cannot: it is not there, or has no right to capture.
+var errNotHere = errors.New("cannot capture here")
+
+func mayNot(err error) bool {
+	return errors.Is(err, errNotHere) || errors.Is(err, remote.ErrNotStarted)
+}
+
+// reason is an error in the words of its cause, without host and step.
+func reason(err error) string {
+	var e *remote.Error
+	if errors.As(err, &e) {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// refused are the words with which programs say that they have no right to capture, or are not there. A name, a filter or an interface that is
+// wrong is wrong for the next one, too.
+var refused = []string{"not allowed here", "don't have permission", "not permitted", "command not found", "not found", "ermission denied"}
+
+func (rc *runningCaptures) startProgram(ctx context.Context, tap *runningTap) error {
 	r := rc.r
-	watch := newWatcher("listening on")
 	step := "capture " + tap.Tap + " on " + tap.Iface
-	p, err := r.hosts[tap.Host].Start(ctx, remote.Cmd{Args: captureCommand(tap.PlannedCapture, tap.file), Sudo: r.Lab.Host(tap.Host).Sudo,
+	if tap.program != capture.Own {
+		step += " with " + string(tap.program)
+	} else if ok, why := r.guarded(tap.Host); !ok {
+		return &remote.Error{Host: tap.Host, Step: step, Err: fmt.Errorf("pcmlab %w: %s", errNotHere, why)}
+	}
+	watch := newWatcher(tap.program.Ready())
+	p, err := r.hosts[tap.Host].Start(ctx, remote.Cmd{Args: tap.program.Args(tap.options), Sudo: r.Lab.Host(tap.Host).Sudo,
 		Stderr: watch, Step: step, Deadline: r.plan.Duration + 20*time.Minute})
 	if err != nil {
 		return err
 	}
-	tap.process = p
 	wait, cancel := context.WithTimeout(ctx, captureReady)
 	defer cancel()
 	select {
 	case <-watch.seen:
-		r.event(Event{Event: "capture_ready", Host: tap.Host, Text: tap.Tap})
+		tap.process = p
 		return nil
 	case <-p.Done():
 		res, err := p.Wait(ctx)
 		if err == nil {
 			err = fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))
 		}
+		for _, words := range refused {
+			if bytes.Contains(res.Stderr, []byte(words)) {
+				err = fmt.Errorf("%s %w: %w", tap.program, errNotHere, err)
+				break
+			}
+		}
 		return &remote.Error{Host: tap.Host, Step: step, Err: err}
 	case <-wait.Done():
+		tap.process = p // to be stopped with the others
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -74,7 +155,7 @@ func (rc *runningCaptures) start(ctx context.Context, tap *runningTap) error {
 	}
 }
 
-// stop ends every tap, which drains it, fetches the files into the bundle and reports what broke.
+// stop ends every tap, which drains it, and reports what broke.
 func (rc *runningCaptures) stop(ctx context.Context) error {
 	errs := make([]error, len(rc.taps))
 	var wg sync.WaitGroup
@@ -83,23 +164,21 @@ func (rc *runningCaptures) stop(ctx context.Context) error {
 			continue
 		}
 		tap.stopped = true
-		wg.Go(func() { errs[i] = rc.collect(ctx, tap) })
+		wg.Go(func() { errs[i] = rc.end(ctx, tap) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-func (rc *runningCaptures) collect(ctx context.Context, tap *runningTap) error {
+// end ends one tap and keeps what it said.
+func (rc *runningCaptures) end(ctx context.Context, tap *runningTap) error {
 	r := rc.r
-	step := "stop capture " + tap.Tap
 	var broke error
 	select {
 	case <-tap.process.Done(): // it ended before it was told to
 		broke = errors.New("ended before the run did")
 	default:
-		if err := tap.process.Stop(ctx, "INT"); err != nil {
-			broke = err
-		}
+		broke = errors.Join(rc.settle(ctx, tap), tap.process.Stop(ctx, "INT"))
 	}
 	res, err := tap.process.Wait(ctx)
 	switch {
@@ -108,31 +187,109 @@ func (rc *runningCaptures) collect(ctx context.Context, tap *runningTap) error {
 	case res.Code != 0 || broke != nil:
 		broke = errors.Join(broke, fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr)))
 	}
-	name := "captures/" + tap.Tap
 	if err == nil {
-		r.bundle.Write(name+".json", res.Stdout)
+		broke = errors.Join(broke, rc.counted(tap, res))
 	}
-	if err := r.fetch(ctx, tap.Host, tap.file, tap.File); err != nil {
-		broke = errors.Join(broke, err)
-	}
+	var names error
+	tap.files, names = rc.list(ctx, tap)
+	broke = errors.Join(broke, names)
 	r.event(Event{Event: "capture_stopped", Host: tap.Host, Text: tap.Tap})
 	if broke != nil {
-		return &remote.Error{Host: tap.Host, Step: step, Err: broke}
+		return &remote.Error{Host: tap.Host, Step: "stop capture " + tap.Tap, Err: broke}
 	}
 	return nil
 }
 
-// fetch copies a file of a host into the bundle.
-func (r *Runner) fetch(ctx context.Context, host, from, to string) error {
-	p, err := r.bundle.Path(to)
+// counted keeps what a tap said of itself.
+func (rc *runningCaptures) counted(tap *runningTap, res remote.Result) error {
+	text := res.Stderr
+	if tap.program == capture.Own {
+		text = res.Stdout
+		var s capture.TapStats
+		if err := json.Unmarshal(text, &s); err != nil {
+			return fmt.Errorf("its statistics: %w", err)
+		}
+		tap.stats = &s
+		if err := rc.r.bundle.Write("captures/"+tap.Tap+".json", text); err != nil {
+			return err
+		}
+		text, _ = json.Marshal(s) // on one line
+	} else if err := rc.r.bundle.Write("captures/"+tap.Tap+".stderr", text); err != nil {
+		return err
+	}
+	said, err := capture.ParseToolCounts(string(text))
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(p)
-	if err != nil {
-		return err
+	said.Ring = said.Ring || tap.options.Files > 0
+	tap.said = &said
+	return nil
+}
+
+// settle waits until a program of others has written what it has taken: its files have not grown for as long as it may hold something back.
+func (rc *runningCaptures) settle(ctx context.Context, tap *runningTap) error {
+	idle := tap.program.Idle()
+	if idle == 0 {
+		return nil
 	}
-	return errors.Join(r.hosts[host].Get(ctx, from, f), f.Close())
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	tick := time.NewTicker(idle)
+	defer tick.Stop()
+	last := int64(-1)
+	for {
+		files, err := rc.list(ctx, tap)
+		if ctx.Err() != nil {
+			rc.r.event(Event{Event: "note", Text: fmt.Sprintf("capture %s goes on growing %v after the traffic", tap.Tap, drainTimeout)})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		size := int64(len(files)) << 48
+		for _, f := range files {
+			size += f.Bytes
+		}
+		if size == last {
+			return nil
+		}
+		last = size
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// list finds the files of a tap in the run's folder on its host.
+func (rc *runningCaptures) list(ctx context.Context, tap *runningTap) ([]tapFile, error) {
+	const script = `cd "$1" && for f in *; do [ -f "$f" ] && printf '%s %s\n' "$(wc -c <"$f")" "$f"; done; true`
+	step := "look for the files of capture " + tap.Tap
+	res, err := rc.r.hosts[tap.Host].Run(ctx, remote.Cmd{Args: []string{"sh", "-c", script, "files", path.Dir(tap.options.File)}, Sudo: rc.r.Lab.Host(tap.Host).Sudo, Step: step, MaxOut: 4 << 20})
+	if err == nil && res.Code != 0 {
+		err = &remote.Error{Host: tap.Host, Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
+	}
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]int64{}
+	var names []string
+	for line := range strings.Lines(string(res.Stdout)) {
+		size, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var n int64
+		if _, err := fmt.Sscan(size, &n); err == nil {
+			sizes[name] = n
+			names = append(names, name)
+		}
+	}
+	var out []tapFile
+	for _, name := range tap.program.Files(tap.options, names) {
+		out = append(out, tapFile{Name: tap.program.Kept(name), Bytes: sizes[name], made: name})
+	}
+	if len(out) == 0 {
+		return nil, &remote.Error{Host: tap.Host, Step: step, Err: fmt.Errorf("there is none like %s", tap.options.File)}
+	}
+	return out, nil
 }
 
 // watcher waits for a word in a stream.

@@ -14,6 +14,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/fabric"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/counters"
 )
 
 // SwitchKind knows how one kind of switch is asked on the host that stands for it.
@@ -173,11 +174,11 @@ func (r *Runner) traffic(ctx context.Context) (packets, held uint64, err error) 
 		if err != nil {
 			return 0, 0, err
 		}
-		counters, err := backend.Counters(ctx, r.hosts[host], nic)
+		values, err := backend.Counters(ctx, r.hosts[host], nic)
 		if err != nil {
 			return 0, 0, err
 		}
-		for _, v := range counters {
+		for _, v := range values {
 			packets += v
 		}
 	}
@@ -238,7 +239,9 @@ func growth(before, after *counterSet) map[string]map[string]int64 {
 		set := map[string]int64{}
 		for name, v := range a {
 			if was, ok := b[name]; ok {
-				set[name] = int64(v - was)
+				if n, ok := counters.Grow(was, v); ok { // one that began again has no growth: what it had counted is not known
+					set[name] = n
+				}
 			}
 		}
 		out["nic."+host] = set

@@ -21,6 +21,9 @@ func (r *Runner) takeLocks(ctx context.Context) error {
 	now := time.Now()
 	var wants []locks.Want
 	for _, ph := range r.plan.Hosts {
+		if ok, _ := r.guarded(ph.Name); !ok {
+			continue // whoever else captures there is not asked
+		}
 		wants = append(wants, locks.Want{Host: r.hosts[ph.Name], Lock: locks.Lock{ID: r.ID, Run: true, Owner: Owner(), Reason: "playbook " + r.Playbook.Name,
 			Since: now.UTC(), Expires: now.Add(r.Wait + r.plan.Duration + lockSlack).UTC(), Resources: r.plan.resources(ph.Name)}})
 	}

@@ -1,12 +1,15 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/internal/spec"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends"
@@ -30,6 +33,7 @@ type Plan struct {
 	RDCC     *PlannedRDCC     `json:"rdcc,omitempty"` // nil: the playbook does not speak of it
 	Notes    []string         `json:"notes"`
 	Duration time.Duration    `json:"duration_ns"` // of all phases
+	Sample   time.Duration    `json:"sample_ns"`   // how often counters and clocks are read during them; 0: at their borders
 	// Bottleneck is the link into the receiver that all flows share, as built; "" and 0 when there is none to name.
 	Bottleneck        string  `json:"bottleneck"`
 	BottleneckRateBps float64 `json:"bottleneck_rate_bps"`
@@ -61,14 +65,14 @@ type PlannedFlow struct {
 
 // PlannedCapture is one tap.
 type PlannedCapture struct {
-	Tap     string   `json:"tap"`
-	Host    string   `json:"host"`
-	Iface   string   `json:"iface"`
-	Judge   bool     `json:"judge"`
-	Command []string `json:"command"`
-	File    string   `json:"file"` // in the bundle
-	snaplen int
-	filter  string
+	Tap     string          `json:"tap"`
+	Host    string          `json:"host"`
+	Iface   string          `json:"iface"`
+	Judge   bool            `json:"judge"`
+	Command []string        `json:"command"`
+	File    string          `json:"file"` // in the bundle; of a ring its files have this with a number
+	program capture.Program // "": the first that can
+	options capture.TapOptions
 	tap     *inventory.Tap
 }
 
@@ -105,6 +109,7 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 			listed(ph.Start), listed(ph.Stop), listed(ph.Flows)})
 		plan.Duration += ph.For
 	}
+	plan.Sample = b.sampleOf()
 	b.settings()
 	b.bottleneck()
 	caps, backendErr := b.capabilities(backends)
@@ -235,10 +240,14 @@ func (b *planner) captures() {
 			b.doc.Errorf(spec.P("captures", i, "tap"), spec.Suggest(c.Tap, names), "the lab has no tap %q", c.Tap)
 			continue
 		}
-		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + ".pcapng", snaplen: c.Snaplen, filter: "roce", tap: tap}
-		pc.Command = captureCommand(pc, "<run>/"+c.Tap+".pcapng")
+		pc := PlannedCapture{Tap: c.Tap, Host: tap.Host, Iface: tap.Iface, Judge: c.Judge, File: "captures/" + c.Tap + cmp.Or(c.Program, capture.Own).Ext(), program: c.Program, tap: tap,
+			options: capture.TapOptions{Iface: tap.Iface, Snaplen: c.Snaplen, Filter: cmp.Or(c.Filter, "roce"), FileSize: c.FileSize, Files: c.Files, Hardware: c.Hardware}}
+		pc.Command = pc.command("<run>")
 		b.takePart(tap.Host, "captures "+c.Tap)
 		b.Captures = append(b.Captures, pc)
+	}
+	if hosts := captureHosts(b.Captures); b.p.Analyze == AnalyzeThere && len(hosts) > 1 {
+		b.doc.Errorf(spec.P("measure", "analyze"), "write here or auto, or leave out taps", "analyze: there: the captures lie on several hosts (%s), and are analysed together", strings.Join(hosts, ", "))
 	}
 	if len(b.Captures) == 0 {
 		b.Notes = append(b.Notes, "no capture: what the wire carried is not measured")
@@ -250,6 +259,15 @@ func (b *planner) captures() {
 	}
 }
 
+func captureHosts(captures []PlannedCapture) (hosts []string) {
+	for _, c := range captures {
+		if !slices.Contains(hosts, c.Host) {
+			hosts = append(hosts, c.Host)
+		}
+	}
+	return hosts
+}
+
 // captureRDCC has the taps keep control datagrams, too.
 func (b *planner) captureRDCC() {
 	port := b.port()
@@ -258,13 +276,35 @@ func (b *planner) captureRDCC() {
 	}
 	for i := range b.Captures {
 		c := &b.Captures[i]
-		c.filter = fmt.Sprintf("roce or udp port %d", port)
-		c.Command = captureCommand(*c, "<run>/"+c.Tap+".pcapng")
+		if own := b.p.capture(c.Tap); own == nil || own.Filter == "" {
+			c.options.Filter = fmt.Sprintf("roce or udp port %d", port)
+		}
+		c.Command = c.command("<run>")
 	}
 }
 
-func captureCommand(c PlannedCapture, file string) []string {
-	return []string{"pcmlab", "capture", "--iface", c.Iface, "-w", file, "--snaplen", fmt.Sprint(c.snaplen), "--filter", c.filter, "-o", "json"}
+// command is what captures, into a folder.
+func (c *PlannedCapture) command(dir string) []string {
+	program := cmp.Or(c.program, capture.Own)
+	return program.Args(c.into(program, dir))
+}
+
+// into are the options with the file that a program writes in a folder.
+func (c *PlannedCapture) into(program capture.Program, dir string) capture.TapOptions {
+	o := c.options
+	o.File = path.Join(dir, c.Tap+program.Ext())
+	return o
+}
+
+// sampleOf is how often counters are read during phases: the software of a virtual lab is disturbed by whatever else runs.
+func (b *planner) sampleOf() time.Duration {
+	switch {
+	case b.p.Sample != nil:
+		return *b.p.Sample
+	case b.lab.Virtual != nil:
+		return 0
+	}
+	return DefaultSample
 }
 
 // bottleneck is the link into the only receiver; with several receivers there is no one link to name.

@@ -33,6 +33,9 @@ type Playbook struct {
 	Phases     []Phase
 	Trims      Trims
 	Bin        time.Duration
+	Sample     *time.Duration // nil: as the lab is
+	Analyze    string         // AnalyzeAuto, AnalyzeHere, AnalyzeThere
+	FetchLimit int64
 	Captures   []Capture
 	Expect     []Expectation
 
@@ -89,14 +92,6 @@ func (t Trim) Of(phase time.Duration) time.Duration {
 	return time.Duration(t.Share * float64(phase))
 }
 
-// Capture is a tap that is captured during the run.
-type Capture struct {
-	Tap      string
-	Judge    bool
-	Snaplen  int
-	Optional bool
-}
-
 // Expectation is something that must hold.
 type Expectation struct {
 	Name  string
@@ -149,7 +144,7 @@ func inputError(err error) error {
 func SchemaPlaybook() []byte { return spec.SchemaJSON("pcmlab playbook", playbookFile{}) }
 
 func newPlaybook(f *playbookFile, doc *spec.Doc) *Playbook {
-	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports},
+	p := &Playbook{Name: f.Playbook, About: f.About, Bin: f.Measure.Bin, Sample: f.Measure.Sample, Analyze: f.Measure.Analyze, FetchLimit: int64(f.Measure.FetchLimit), Ports: perftest.PortRange{First: f.Traffic.Port, Count: f.Traffic.Ports},
 		Handler: bookHandler(doc.File, f.Handler), Diagnostic: f.Diag, Repeat: f.Repeat, Warmup: f.Warmup, Seed: f.Seed, doc: doc, file: *f}
 	for _, t := range f.Thresholds {
 		p.Thresholds = append(p.Thresholds, Param{t.Key, string(t.Value)})
@@ -419,32 +414,6 @@ func (p *Playbook) flow(name string) *Flow {
 		}
 	}
 	return nil
-}
-
-func (p *Playbook) buildCaptures(f *playbookFile) {
-	judges := 0
-	taps := map[string]bool{}
-	for i, c := range f.Captures {
-		if taps[c.Tap] {
-			p.doc.Errorf(spec.P("captures", i, "tap"), "leave it out", "tap %q is captured already", c.Tap)
-		}
-		taps[c.Tap] = true
-		if c.Judge {
-			judges++
-			if judges > 1 {
-				p.doc.Errorf(spec.P("captures", i, "judge"), "one tap judges: the one behind the bottleneck", "a second tap that judges")
-			}
-			if c.Optional {
-				p.doc.Errorf(spec.P("captures", i, "optional"), "leave it out", "the tap that judges cannot be optional")
-			}
-		}
-		p.Captures = append(p.Captures, Capture(c))
-	}
-	if judges == 0 && len(f.Captures) == 1 {
-		p.Captures[0].Judge = true
-	} else if judges == 0 && len(f.Captures) > 1 {
-		p.doc.Errorf(spec.P("captures"), "write judge: true at the tap behind the bottleneck", "none of %d taps judges", len(f.Captures))
-	}
 }
 
 func (p *Playbook) buildExpectations(f *playbookFile) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/internal/build"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
@@ -47,6 +48,10 @@ type Runner struct {
 	began    time.Time // the first phase
 	windows  []window  // what the phases were
 	failures int       // flows that failed while others went on
+	captured *runningCaptures
+	readings *readings
+	there    *analysis.Document // of captures that were analysed on their host
+	syncs    map[string]string  // what keeps each host's clock right
 }
 
 type undoStep struct {
@@ -91,7 +96,7 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 	r.result = &Result{Schema: "pcmlab/result/v1", Run: r.ID, Dir: r.bundle.Dir, Playbook: r.Playbook.Name, Lab: r.Lab.Name,
 		State: StateComplete, TimeScale: plan.Scale, Flows: []FlowResult{}, Checks: []CheckResult{}, Agreement: []CheckResult{},
 		Timing: map[string]TimingRow{}, Warnings: []string{}}
-	r.hosts, r.dirs = map[string]remote.Host{}, map[string]string{}
+	r.hosts, r.dirs, r.syncs = map[string]remote.Host{}, map[string]string{}, map[string]string{}
 
 	for _, n := range plan.Notes {
 		r.event(Event{Event: "note", Text: n})
@@ -144,6 +149,7 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err := r.startCalls(ctx); err != nil {
 		return err
 	}
+	r.readings = r.startReadings(ctx)
 	traffic, err := r.prepareTraffic(ctx)
 	if err != nil {
 		return err
@@ -156,6 +162,7 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.readings.mark(ctx, "before", "")
 	driveErr := r.drive(ctx, traffic)
 	// Traffic first, then capture; counters after both are quiet. An interrupt must not keep what was measured from
 	// being collected.
@@ -164,11 +171,14 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 		step{"stop the flows", undoTimeout, func(ctx context.Context) error { return traffic.stop(ctx) }},
 		step{"wait for the wire to be quiet", drainTimeout + undoTimeout, r.drain},
 		step{"read counters after", undoTimeout, func(ctx context.Context) (err error) { after, err = r.readCounters(ctx, "after"); return err }},
+		step{"read clocks and counters for the last time", undoTimeout, r.readings.end},
 		step{"fetch logs of handlers", fetchTimeout, r.collectCalls},
-		step{"stop and fetch captures", fetchTimeout, captures.stop})
+		step{"stop captures", undoTimeout, captures.stop})
 	r.result.counters(before, after)
+	r.countersMoved(before, after)
 	r.plan.addRDCC(r.result.growth)
-	return errors.Join(driveErr, collectErr)
+	bringErr := collect(context.WithoutCancel(ctx), step{"fetch captures, or analyse them where they lie", fetchTimeout, r.bring})
+	return errors.Join(driveErr, collectErr, bringErr)
 }
 
 func (r *Runner) writeInputs() error {
@@ -199,6 +209,7 @@ func (r *Runner) writeInputs() error {
 // event notes what happens in the timeline and shows it.
 func (r *Runner) event(e Event) {
 	e = r.bundle.Note(e)
+	r.readings.follow(e)
 	if r.Progress != nil {
 		r.Progress(e)
 	}
@@ -234,7 +245,11 @@ func (r *Runner) dialAll(ctx context.Context) error {
 			h, err := r.Dial(ctx, ph.Name)
 			if err == nil {
 				found[i] = h
-				_, err = h.Binary(ctx)
+				if _, err = h.Binary(ctx); err != nil && r.plainWill(ph.Name) {
+					if ok, why := guardedHost(h); !ok && why != "" {
+						err = nil // it gets plain commands
+					}
+				}
 			}
 			errs[i] = err
 			return nil
@@ -246,6 +261,9 @@ func (r *Runner) dialAll(ctx context.Context) error {
 			r.hosts[ph.Name] = h
 			r.onUndo("close "+ph.Name, func(context.Context) error { return h.Close() })
 			r.event(Event{Event: "host_reached", Host: ph.Name})
+			if ok, why := r.guarded(ph.Name); !ok && errs[i] == nil {
+				r.result.warn(fmt.Sprintf("pcmlab does not run on %s (%s): it gets plain commands, takes no lock, and nobody there cleans up when this machine is lost", ph.Name, why))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -261,6 +279,15 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	for i, ph := range r.plan.Hosts {
 		h := r.hosts[ph.Name]
 		g.Go(func() (err error) {
+			q := facts.Of(r.Lab, ph.Name)
+			q.Run = r.ID
+			if ok, _ := r.guarded(ph.Name); !ok {
+				q.Plain = true
+				if dirs[i], err = r.plainDir(gctx, h); err == nil {
+					found[i], err = facts.Read(gctx, h, q)
+				}
+				return err
+			}
 			bin, err := h.Binary(gctx)
 			if err != nil {
 				return err
@@ -276,8 +303,6 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			if err := mustRun(gctx, h, "make the run's folder", "mkdir", "-p", dirs[i]); err != nil {
 				return err
 			}
-			q := facts.Of(r.Lab, ph.Name)
-			q.Run = r.ID
 			found[i], err = facts.Read(gctx, h, q)
 			return err
 		})
@@ -292,6 +317,10 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 				_, err := lease.Wait(ctx)
 				return err
 			})
+		} else if dirs[i] != "" {
+			r.onUndo("remove the run's folder on "+ph.Name, func(ctx context.Context) error {
+				return mustRun(ctx, r.hosts[ph.Name], "remove the run's folder", "rm", "-rf", dirs[i])
+			})
 		}
 	}
 	if err != nil {
@@ -299,6 +328,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	}
 	for i, ph := range r.plan.Hosts {
 		r.dirs[ph.Name] = dirs[i]
+		r.syncs[ph.Name] = syncOf(found[i])
 		if err := r.bundle.WriteJSON("hosts/"+ph.Name+"/facts.json", found[i]); err != nil {
 			return err
 		}

@@ -96,6 +96,9 @@ func (r *Runner) leftovers(ctx context.Context) error {
 	errs := make([]error, len(r.plan.Hosts))
 	var wg sync.WaitGroup
 	for i, ph := range r.plan.Hosts {
+		if ok, _ := r.guarded(ph.Name); !ok {
+			continue // settings are changed under a guard alone
+		}
 		wg.Go(func() {
 			left, err := knobs.Left(ctx, r.hosts[ph.Name], r.Lab.Host(ph.Name).Sudo)
 			errs[i] = err

@@ -73,16 +73,24 @@ type phaseSpec struct {
 }
 
 type measureSpec struct {
-	TrimStart string        `yaml:"trim_start" default:"10%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the start of each phase that is not measured"`
-	TrimEnd   string        `yaml:"trim_end" default:"2%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the end of each phase that is not measured"`
-	Bin       time.Duration `yaml:"bin" default:"20ms" min:"100us" max:"1m" doc:"bin of the time series"`
+	TrimStart  string         `yaml:"trim_start" default:"10%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the start of each phase that is not measured"`
+	TrimEnd    string         `yaml:"trim_end" default:"2%" pattern:"[0-9]{1,2}%|[0-9]+(\\.[0-9]+)?(ms|s)" doc:"part at the end of each phase that is not measured"`
+	Sample     *time.Duration `yaml:"sample" min:"0s" max:"1h" example:"1s" doc:"how often counters and clocks of all hosts are read during the phases; 0s: at their borders only, which is what a virtual lab does when absent; else 1s"`
+	Analyze    string         `yaml:"analyze" enum:"auto,here,there" default:"auto" doc:"where captures are analysed: here, all are fetched; there, on the host on which they lie, and they stay there; auto: here up to fetch_limit"`
+	FetchLimit units.Size     `yaml:"fetch_limit" default:"2GiB" min:"1KiB" doc:"captures that are larger together are analysed where they lie"`
+	Bin        time.Duration  `yaml:"bin" default:"20ms" min:"100us" max:"1m" doc:"bin of the time series"`
 }
 
 type captureSpec struct {
-	Tap      string `yaml:"tap,required" doc:"tap of the lab"`
-	Judge    bool   `yaml:"judge" doc:"the metrics come from this tap: the one behind the bottleneck"`
-	Snaplen  int    `yaml:"snaplen" default:"128" min:"64" max:"65535" doc:"bytes kept of each packet"`
-	Optional bool   `yaml:"optional" doc:"a lab without this tap runs the playbook all the same"`
+	Tap        string     `yaml:"tap,required" doc:"tap of the lab"`
+	Judge      bool       `yaml:"judge" doc:"the metrics come from this tap: the one behind the bottleneck"`
+	Snaplen    int        `yaml:"snaplen" default:"128" min:"64" max:"65535" doc:"bytes kept of each packet"`
+	Filter     string     `yaml:"filter" example:"roce or pfc" doc:"packets that are kept: all, or terms joined by or: roce, pfc, udp port N; RoCE, and RDCC where the run is under credit control, when absent"`
+	FileSize   units.Size `yaml:"file_size" min:"1MiB" example:"256MiB" doc:"a new file is begun before one becomes longer; one file when absent"`
+	Files      int        `yaml:"files" min:"2" max:"99999" example:"8" doc:"so many files are kept, the newest; needs file_size; all when absent"`
+	Program    string     `yaml:"program" enum:"auto,pcmlab,dumpcap,tcpdump" default:"auto" doc:"what captures; auto: pcmlab where it may run and capture, else dumpcap, else tcpdump"`
+	Timestamps string     `yaml:"timestamps" enum:"software,hardware" default:"software" doc:"hardware: the NIC's own clock, where it stamps every packet that it receives"`
+	Optional   bool       `yaml:"optional" doc:"a lab without this tap runs the playbook all the same"`
 }
 
 type expectSpec struct {

@@ -58,7 +58,7 @@ func newRoot(e *env) *cobra.Command {
 	})
 	root.CompletionOptions.DisableDefaultCmd = false
 	root.AddCommand(newRunCommand(e), newValidateCommand(e), newPlanCommand(e), newStatusCommand(e), newStopCommand(e), newAnalyzeCommand(e), newReportCommand(e), newRunsCommand(e),
-		newLabCommand(e), newHandlerCommand(e), newCleanupCommand(e), newCheckCommand(e), newPingCommand(e), newConfigCommand(e), newVersionCommand(e))
+		newLabCommand(e), newHandlerCommand(e), newCleanupCommand(e), newCheckCommand(e), newPingCommand(e), newCountersCommand(e), newConfigCommand(e), newVersionCommand(e))
 	root.AddCommand(newCompareCommand(e), newBaselineCommand(e), newExportCommand(e), newImportCommand(e), newRDCCCommand(e))
 	root.AddCommand(newLockCommand(e), newUnlockCommand(e), newWhoCommand(e), newLocksCommand(e), newKnobsCommand(e))
 	root.AddCommand(linuxVerbs(e)...)

@@ -34,7 +34,7 @@ func newRunsCommand(e *env) *cobra.Command {
 	}
 	cmd.PersistentFlags().StringVar(&o.out, "out", "runs", "folder of runs")
 	cmd.PersistentFlags().StringVar(&o.store, "store", "", storeFlagHelp)
-	cmd.AddCommand(newRunsLsCommand(e, &o), newRunsShowCommand(e, &o), newRunsRmCommand(e, &o), newRunsQueryCommand(e, &o))
+	cmd.AddCommand(newRunsLsCommand(e, &o), newRunsShowCommand(e, &o), newRunsRmCommand(e, &o), newRunsQueryCommand(e, &o), newRunsFetchCommand(e))
 	return cmd
 }
 
