@@ -184,7 +184,8 @@ func (rc *runningCaptures) end(ctx context.Context, tap *runningTap) error {
 	switch {
 	case err != nil:
 		broke = errors.Join(broke, err)
-	case res.Code != 0 || broke != nil:
+	// Without a guard the signal goes to the user's shell, too, which may die of it although the program ends well: what that said counts.
+	case res.Code != 0 && strings.TrimPrefix(res.Signal, "SIG") != "INT" || broke != nil:
 		broke = errors.Join(broke, fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr)))
 	}
 	if err == nil {
