@@ -16,7 +16,7 @@ import (
 func TestRun_analysedThere(t *testing.T) {
 	h := newHome(t)
 	h.needLab()
-	book, err := os.ReadFile(h.playbook("2s"))
+	book, err := os.ReadFile(h.playbook("3s"))
 	if err != nil {
 		t.Fatal(err)
 	}
