@@ -1,6 +1,6 @@
 // Package htsim writes handlers as folders that build into the uet-htsim packet simulator: senders whose window, rate and paths are the
 // handler's, and pull pacers whose credit is. The simulator's own files get two lines, which make the glue a friend of its classes
-// (ALGORITHMS.md, D.4).
+// (ALGORITHMS.md, D.4). An asynchronous shell is served by an engine of each NIC, whose looks and runs take their time.
 package htsim
 
 import (

@@ -1,5 +1,6 @@
 // Package uccl writes handlers as folders that build into UCCL's RDMA transport: a per-flow control whose window bounds the chunks that
-// may leave, whose rate paces them and whose paths are queue pairs, and credit for its EQDS receiver (ALGORITHMS.md, D.3).
+// may leave, whose rate paces them and whose paths are queue pairs, and credit for its EQDS receiver (ALGORITHMS.md, D.3). An asynchronous
+// shell is served by a thread that goes round the flows and publishes their controls on cache lines of their own.
 package uccl
 
 import (

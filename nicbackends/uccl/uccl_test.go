@@ -105,7 +105,8 @@ func rows(p *pcm.Package, flows, n int) (all []gluetest.Row) {
 	return all
 }
 
-// TestGlue_equalsTheShell: every package that the platform takes, three flows side by side, on the same trace.
+// TestGlue_equalsTheShell: every package that the platform takes, three flows side by side, on the same trace. Asynchronous shells that are served at
+// once decide as synchronous ones.
 func TestGlue_equalsTheShell(t *testing.T) {
 	object := platform.DriverObject(t)
 	for _, name := range handlers.Names() {
@@ -122,14 +123,16 @@ func TestGlue_equalsTheShell(t *testing.T) {
 			if p.Kind == "receiver_cc" {
 				mode = "credit"
 			}
-			got := gluetest.Run(t, csv, platform.Link(t, object, platform.Folder(t, p), name), mode, strconv.Itoa(flows))
-			switch name {
-			case "ecmp", "dcqcn", "scala_nic": // one path a flow; without marks their controls do not move
-				if !slices.Equal(strings.Fields(got), strings.Fields(strings.Join(want, " "))) {
-					t.Errorf("the glue has\n%s\nthe shell has\n%s", got, strings.Join(want, "\n"))
+			for _, p := range []*pcm.Package{p, apart(t, p)} {
+				got := gluetest.RunIn(t, []string{"PCM_WORKER=off"}, csv, platform.Link(t, object, platform.Folder(t, p), name), mode, strconv.Itoa(flows))
+				switch name {
+				case "ecmp", "dcqcn", "scala_nic": // one path a flow; without marks their controls do not move
+					if !slices.Equal(strings.Fields(got), strings.Fields(strings.Join(want, " "))) {
+						t.Errorf("%v: the glue has\n%s\nthe shell has\n%s", p.Snapshot, got, strings.Join(want, "\n"))
+					}
+				default:
+					gluetest.Same(t, csv, got, want, calls)
 				}
-			default:
-				gluetest.Same(t, csv, got, want, calls)
 			}
 		})
 	}
@@ -183,6 +186,17 @@ func TestGlue_budget(t *testing.T) {
 	// 1000 bits in 100 ns are 1.25 GB/s; path 37 of 32 is 5.
 	if got := run("both", "  - {name: R, type: PCM_CTRL_RATE, initial_value: 1000}\n  - {name: E, type: PCM_CTRL_EV, initial_value: 37}\n", "500000", "0", "0"); got[0] != "65536" || got[1] != "queued 1 at 1250000000 path 5" {
 		t.Errorf("a rate and a path: %v", got)
+	}
+}
+
+// TestWrite_anyName: a package may have the name of a function of its shell.
+func TestWrite_anyName(t *testing.T) {
+	object := platform.DriverObject(t)
+	for _, name := range []string{"one", "flush", "info"} {
+		p := constant(t, name, "  - {name: W, type: PCM_CTRL_CWND, initial_value: 4096}\n")
+		if got := gluetest.Run(t, "", platform.Link(t, object, platform.Folder(t, p), name), "budget", "500000", "0", "0"); !strings.HasPrefix(got, "4096\n") {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

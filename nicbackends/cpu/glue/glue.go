@@ -3,7 +3,7 @@
 //
 //	DIR/README.md         what to do with the folder, and what each signal and control is there
 //	DIR/NAME_handler.h    whoever includes it runs the handler
-//	DIR/NAME_shell.c      the shell, with its interface kept to itself
+//	DIR/NAME_shell.c      the shell, synchronous or not, with its interface kept to itself
 //	DIR/pcm_PROJECT.h     the hook points
 //	DIR/pcm_flow.h        the handlers of one flow
 //	DIR/shell/            the shell as it is built for the CPU (cpu.WriteSources)
@@ -51,6 +51,8 @@ type data struct {
 	Kinds                                  []pcm.ControlKind
 	Signals, Controls                      []row
 	Window, Rate, Path, Credit             bool // it sets one
+	Async                                  bool // the shell is asynchronous
+	Snapshot                               string
 }
 
 // row is a line of the README's tables.
@@ -135,7 +137,8 @@ func (pr *Project) data(pl *pcm.Platform, p *pcm.Package) (*data, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &data{Name: p.Name, Description: p.Description, Hash: hash, Program: pr.Program, Glue: pr.Glue, PollNS: pollNS(p), Kinds: pcm.Controls()}
+	d := &data{Name: p.Name, Description: p.Description, Hash: hash, Program: pr.Program, Glue: pr.Glue, PollNS: pollNS(p), Kinds: pcm.Controls(),
+		Async: p.Snapshot != pcm.Synchronous, Snapshot: snapshot(p)}
 	for _, s := range pcm.Sources() {
 		d.Sources = append(d.Sources, s.Field())
 	}
@@ -164,6 +167,14 @@ func (pr *Project) data(pl *pcm.Platform, p *pcm.Package) (*data, error) {
 		d.Credit = d.Credit || c.Kind == pcm.PullNo
 	}
 	return d, nil
+}
+
+// snapshot says how the shell gives the handler its signals.
+func snapshot(p *pcm.Package) string {
+	if p.Snapshot == pcm.BoundedSkew {
+		return fmt.Sprintf("%v, at most %d updates apart", p.Snapshot, p.Skew)
+	}
+	return p.Snapshot.String()
 }
 
 // pollNS is how often the handler has to be looked at although nothing happens: a trigger on its clock or on its loopback signal.

@@ -7,6 +7,8 @@
 //	packet sent   PcmUecSrc::Sent, where the simulator logs it
 //	credit        PcmUecPullPacer::doNextEvent
 //
+// What an asynchronous handler decided counts from when the engine of its NIC (pcm_engine.h) says so: PcmUecSrc::told.
+//
 // The simulator's time is in picoseconds, a shell's in ns: fractions of a ns are cut off.
 #ifndef PCM_HTSIM_H
 #define PCM_HTSIM_H
@@ -14,20 +16,17 @@
 #include <memory>
 #include <unordered_map>
 
-#include "pcm_flow.h"
+#include "pcm_engine.h"
 #include "uec.h"
 #include "uec_mp.h"
 
 namespace pcm {
 
-constexpr uint64_t ps_in_ns = 1000;
 constexpr uint64_t ps_in_tick = 100000; // rates are bits in 100 ns
 // The transport has no CNPs: the first marked acknowledgement in this time is taken for one, as DCQCN's receiver paces them.
 constexpr uint64_t cnp_gap_ps = 50 * 1000000;
 // What a flow without a window may have in flight: the receiver's bitmap ends there.
 constexpr mem_b most_in_flight = mem_b(uecMaxInFlightPkts / 2);
-
-inline uint64_t ns(simtime_picosec t) { return t / ps_in_ns; }
 
 } // namespace pcm
 
@@ -51,7 +50,8 @@ private:
 class PcmUecSrc : public UecSrc {
 public:
 	PcmUecSrc(TrafficLogger *logger, EventList &events, std::unique_ptr<UecMultipath> mp, UecNIC &nic, uint32_t ports, bool rts = false)
-		: UecSrc(logger, events, std::make_unique<PcmMultipath>(std::move(mp)), nic, ports, rts), sent_(logger, *this), poll_(events, *this, false), pacer_(events, *this, true)
+		: UecSrc(logger, events, std::make_unique<PcmMultipath>(std::move(mp)), nic, ports, rts), plane_(PcmEngine::of(nic, events), [this] { told(); }), sent_(logger, *this),
+		  poll_(events, *this, false), pacer_(events, *this, true)
 	{
 		static_cast<PcmMultipath *>(_mp.get())->src_ = this;
 		_flow.set_logger(&sent_);
@@ -67,7 +67,7 @@ public:
 
 	void startConnection() override
 	{
-		pcm_.start(now(), flowId());
+		pcm_.start(now(), flowId(), plane_);
 		steer();
 		UecSrc::startConnection();
 		poll();
@@ -198,6 +198,13 @@ private:
 		sendIfPermitted();
 	}
 
+	// The engine has run a handler of this flow.
+	void told()
+	{
+		steer();
+		sendIfPermitted();
+	}
+
 	void poll()
 	{
 		if (pcm::Flow::poll_ns() && pcm_.running())
@@ -290,6 +297,7 @@ private:
 		return true;
 	}
 
+	PcmPlane plane_; // before the flow, which ends first
 	pcm::Flow pcm_;
 	Sent sent_;
 	Clock poll_, pacer_;
@@ -349,20 +357,31 @@ public:
 	}
 
 private:
+	struct Credit {
+		PcmPlane plane;
+		pcm::Flow flow;
+		uint64_t granted; // by the handler, of what was seen
+		explicit Credit(PcmEngine &engine) : plane(engine, nullptr) {}
+	};
+
 	// Both counts begin where the handler has them begin, and what the simulator granted unasked is not in them: the target is what the
-	// handler granted plus what is still asked for.
+	// handler granted plus what is still asked for. An asynchronous handler's grant is there at a later turn.
 	UecBasePacket::pull_quanta grant(UecSink &sink, UecBasePacket::pull_quanta backlog)
 	{
-		pcm::Flow &flow = flows_[&sink];
+		std::unique_ptr<Credit> &one = credits_[&sink];
 		const uint64_t now = pcm::ns(eventlist().now());
-		if (!flow.running())
-			flow.start(now, sink.flowId());
-		const uint64_t granted = flow.pull_no();
-		flow.flush(pcm::Event(now).pull_target(granted + backlog));
-		return std::min<uint64_t>(flow.pull_no() - granted, backlog);
+		if (!one) {
+			one = std::make_unique<Credit>(PcmEngine::of(*sink.getNIC(), eventlist()));
+			one->flow.start(now, sink.flowId(), one->plane);
+			one->granted = one->flow.pull_no();
+		}
+		one->flow.flush(pcm::Event(now).pull_target(one->granted + backlog));
+		const uint64_t before = one->granted;
+		one->granted = one->flow.pull_no();
+		return std::min<uint64_t>(one->granted - before, backlog);
 	}
 
-	std::unordered_map<UecSink *, pcm::Flow> flows_;
+	std::unordered_map<UecSink *, std::unique_ptr<Credit>> credits_;
 };
 
 #endif

@@ -1,5 +1,5 @@
 // Feeds the rows of a trace through the hook points of pcm_htsim.h and prints the controls after each; the other modes watch the pacer, the
-// window and the turns of credit. Row i is of flow i modulo the number of flows.
+// window, the turns of credit and the control engine. Row i is of flow i modulo the number of flows.
 #include <cstring>
 
 #include "pcm_htsim.h"
@@ -98,8 +98,9 @@ int trace(size_t flows)
 int credit(size_t flows)
 {
 	const auto rows = read_rows(std::cin);
+	PcmPlane plane(PcmEngine::of(nic, events), nullptr);
 	pcm::Flow fresh;
-	fresh.start(0, 1);
+	fresh.start(0, 1, plane);
 	const uint64_t begin = fresh.pull_no();
 	std::vector<std::unique_ptr<UecSink>> sinks;
 	std::vector<std::unique_ptr<PcmUecPullPacer>> pacers;
@@ -195,6 +196,67 @@ int edges()
 	return 0;
 }
 
+// Flows of one NIC are acknowledged, and end, at the times of the input ("t flow", "t flow end"): when which of them has a new window, ps.
+int engine(size_t flows)
+{
+	std::vector<std::unique_ptr<PcmUecSrc>> senders;
+	for (size_t i = 0; i < flows; i++) {
+		senders.push_back(sender(i + 1));
+		senders[i]->startConnection();
+	}
+	std::vector<uint64_t> seen(flows, senders[0]->handlers().cwnd());
+	auto until = [&](simtime_picosec t) {
+		while (!EventList::pending.empty() && EventList::pending.begin()->first <= t) {
+			EventList::run_one();
+			for (size_t i = 0; i < flows; i++) {
+				const uint64_t now = senders[i]->handlers().cwnd();
+				if (senders[i]->handlers().running() && now != seen[i])
+					std::cout << events.now() << ' ' << i + 1 << ' ' << (seen[i] = now) << '\n';
+			}
+		}
+		EventList::time = std::max(EventList::time, t);
+	};
+	std::string line, end;
+	uint64_t t, flow;
+	while (std::getline(std::cin, line)) {
+		std::stringstream words(line);
+		end.clear();
+		words >> t >> flow >> end;
+		until(t * 1000);
+		if (end == "end")
+			senders[flow - 1]->finish();
+		Row ack;
+		ack.t_ns = t;
+		ack.values = {{"ack", 1}, {"data_tx", 4150}, {"ack_ev", 1}, {"in_flight", 0}};
+		happen(*senders[flow - 1], ack);
+	}
+	until(events.now() + 1000000000);
+	return 0;
+}
+
+// A handler that is always due, once it was told something, while there is traffic until a time: how long it goes on, ns.
+int loops(simtime_picosec until)
+{
+	struct Traffic : EventSource {
+		Traffic() : EventSource(events, "traffic") {}
+		void doNextEvent() override {}
+	} traffic;
+	EventList::counts_traffic = true;
+	auto src = sender(1);
+	src->startConnection();
+	EventList::sourceIsPending(traffic, until);
+	Row ack;
+	ack.values = {{"ack", 1}, {"data_tx", 4150}, {"ack_ev", 1}, {"in_flight", 0}};
+	happen(*src, ack);
+	for (int i = 0; !EventList::pending.empty(); i++) {
+		if (i == 1000)
+			std::abort();
+		EventList::run_one();
+	}
+	std::cout << events.now() / 1000 << '\n';
+	return 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -208,5 +270,9 @@ int main(int argc, char **argv)
 		return message(std::stoll(argv[2]), std::stoull(argv[3]));
 	if (mode == "turns")
 		return turns();
+	if (mode == "engine")
+		return engine(std::stoul(argv[2]));
+	if (mode == "loops")
+		return loops(std::stoull(argv[2]));
 	return mode == "edges" ? edges() : 2;
 }

@@ -1,23 +1,25 @@
 // Handlers in UCCL: a flow's PCB holds a PcmCC beside the transport's own algorithms, an EQDSCC a PcmPull. Both know nothing of the
 // transport but its ticks: pcm_context.h and the lines of README.md feed them.
 //
-// Times are ticks of the time-stamp counter; a shell's are ns since the flow began: fractions of a ns are cut off.
+// Times are ticks of the time-stamp counter; a shell's are ns since the flow began: fractions of a ns are cut off. An asynchronous handler
+// is served by the thread of pcm_worker.h, which reads that counter itself.
 #ifndef PCM_UCCL_H
 #define PCM_UCCL_H
 
 #include <atomic>
 
-#include "pcm_flow.h"
+#include "pcm_worker.h"
 
 namespace uccl {
 
 class PcmCC {
 public:
 	PcmCC() = default; // of a flow that never sends
-	PcmCC(double freq_ghz, double link_bytes_per_s, uint64_t now_tsc) : freq_ghz_(freq_ghz), link_(link_bytes_per_s), start_tsc_(now_tsc)
+	PcmCC(double freq_ghz, double link_bytes_per_s, uint64_t (*tsc)()) : link_(link_bytes_per_s)
 	{
 		static std::atomic<uint64_t> flows{0};
-		flow_.start(0, flows++);
+		plane_.clock = {freq_ghz, tsc, tsc()};
+		flow_.start(0, flows++, plane_);
 	}
 
 	// An acknowledgement of bytes; delay is 0 when there is no sample. What is unacknowledged no longer counts them.
@@ -27,7 +29,7 @@ public:
 		if (bytes)
 			e.ack(packets(bytes)).data_tx(bytes);
 		if (delay_tsc)
-			e.rtt(ns(delay_tsc));
+			e.rtt(plane_.clock.ns(delay_tsc));
 		if (acked_path_ != pcm::none)
 			e.ack_ev(acked_path_);
 		acked_path_ = pcm::none;
@@ -61,7 +63,7 @@ public:
 	// The transport is about to ask what may leave: handlers look at their clocks when it is time.
 	void look(uint64_t now_tsc)
 	{
-		const uint64_t now = ns(now_tsc - start_tsc_), every = pcm::Flow::poll_ns();
+		const uint64_t now = plane_.clock.at(now_tsc), every = pcm::Flow::poll_ns();
 		if (!every || now - looked_ < every)
 			return;
 		looked_ = now;
@@ -96,13 +98,13 @@ public:
 	size_t prev_desired_tx_tsc_ = 0; // of the timing wheel
 
 private:
-	uint64_t ns(uint64_t tsc) const { return uint64_t(double(tsc) / freq_ghz_); }
 	uint64_t packets(uint64_t bytes) const { return (bytes + mtu_ - 1) / mtu_; }
-	pcm::Event event(uint64_t now_tsc, uint32_t unacked) const { return pcm::Event(ns(now_tsc - start_tsc_)).in_flight(unacked); }
+	pcm::Event event(uint64_t now_tsc, uint32_t unacked) const { return pcm::Event(plane_.clock.at(now_tsc)).in_flight(unacked); }
 
+	PcmPlane plane_; // before the flow, which ends first
 	pcm::Flow flow_;
-	double freq_ghz_ = 1, link_ = 0;
-	uint64_t start_tsc_ = 0, looked_ = 0;
+	double link_ = 0;
+	uint64_t looked_ = 0;
 	uint64_t acked_path_ = pcm::none;
 	uint64_t timeouts_ = 0; // one more than those before the last one that was seen
 	uint32_t mtu_ = 4096;
@@ -114,28 +116,33 @@ public:
 	static constexpr uint64_t units = 64; // of 256 bytes in a quantum of the transport
 
 	// Both counts begin where the handler has them begin, and what the transport granted unasked is not in them: the target is what the
-	// handler granted plus what is still asked for. The transport's own counts are modulo 256.
-	uint8_t grant(uint8_t backlog, uint64_t now_tsc, double freq_ghz)
+	// handler granted plus what is still asked for. The transport's own counts are modulo 256. An asynchronous handler's grant is there at
+	// a later turn.
+	uint8_t grant(uint8_t backlog, uint64_t (*tsc)(), double freq_ghz)
 	{
 		if (!(pcm::controls() & pcm::sets_pull_no))
 			return backlog;
+		const uint64_t now_tsc = tsc();
 		if (!flow_.running()) {
 			static std::atomic<uint64_t> flows{0};
-			start_tsc_ = now_tsc;
-			flow_.start(0, flows++);
+			plane_.clock = {freq_ghz, tsc, now_tsc};
+			flow_.start(0, flows++, plane_);
+			granted_ = flow_.pull_no();
 		}
+		flow_.flush(pcm::Event(plane_.clock.at(now_tsc)).pull_target(granted_ + backlog * units - kept_));
 		const uint64_t granted = flow_.pull_no();
-		flow_.flush(pcm::Event(uint64_t(double(now_tsc - start_tsc_) / freq_ghz)).pull_target(granted + backlog * units - kept_));
-		kept_ += flow_.pull_no() - granted;
+		kept_ += granted - granted_;
+		granted_ = granted;
 		const uint64_t quanta = std::min<uint64_t>(kept_ / units, backlog);
 		kept_ -= quanta * units;
 		return uint8_t(quanta);
 	}
 
 private:
+	PcmPlane plane_;
 	pcm::Flow flow_;
-	uint64_t start_tsc_ = 0;
-	uint64_t kept_ = 0; // granted, and less than a quantum
+	uint64_t granted_ = 0; // by the handler, of what was seen
+	uint64_t kept_ = 0;    // granted, and less than a quantum
 };
 
 } // namespace uccl

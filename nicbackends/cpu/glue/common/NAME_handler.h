@@ -5,7 +5,7 @@
 
 #include "{{.Glue}}"
 
-extern "C" const pcm_api pcm_{{.Name}};
-inline const bool pcm_{{.Name}}_runs = pcm::use(pcm_{{.Name}});
+extern "C" const pcm_api pcm_handler_{{.Name}};
+inline const bool pcm_runs_{{.Name}} = pcm::use(pcm_handler_{{.Name}});
 
 #endif

@@ -13,6 +13,8 @@ struct pcm_api {
 	void (*destroy)(struct pcm_flow *);
 	void (*flush)(struct pcm_flow *, const struct pcm_input *, struct pcm_output *);
 	void (*read)(const struct pcm_flow *, struct pcm_output *);
+	int (*note)(struct pcm_flow *, const struct pcm_input *);
+	int (*serve)(struct pcm_flow *, uint64_t now, struct pcm_output *);
 	uint64_t poll_ns; /* the handler has a trigger on the clock or on its loopback: how often to look; 0: it has none */
 };
 

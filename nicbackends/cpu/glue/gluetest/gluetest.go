@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func (pl *Platform) Link(t testing.TB, driver, folder, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	table := filepath.Join(dir, "table.c")
-	text := fmt.Sprintf("#include \"pcm_api.h\"\nextern const struct pcm_api pcm_%s;\nconst struct pcm_api *const pcm_linked = &pcm_%[1]s;\n", name)
+	text := fmt.Sprintf("#include \"pcm_api.h\"\nextern const struct pcm_api pcm_handler_%s;\nconst struct pcm_api *const pcm_linked = &pcm_handler_%[1]s;\n", name)
 	if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +143,31 @@ func (pl *Platform) Link(t testing.TB, driver, folder, name string) string {
 		objects = append(objects, object)
 	}
 	program := filepath.Join(dir, "driver")
-	Compile(t, "g++", append(append([]string{"-o", program, driver}, objects...), "-lm")...)
+	Compile(t, "g++", append(append([]string{"-pthread", "-o", program, driver}, objects...), "-lm")...)
 	return program
+}
+
+// Apart is p with an asynchronous shell.
+func Apart(t testing.TB, p *pcm.Package, snapshot string) *pcm.Package {
+	t.Helper()
+	q, err := cpu.Options{Snapshot: snapshot}.Package(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
 }
 
 // Run gives the program's standard output, and fails with what it said otherwise.
 func Run(t testing.TB, in, program string, args ...string) string {
 	t.Helper()
+	return RunIn(t, nil, in, program, args...)
+}
+
+// RunIn does the same with settings in the environment.
+func RunIn(t testing.TB, settings []string, in, program string, args ...string) string {
+	t.Helper()
 	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), settings...)
 	cmd.Stdin = strings.NewReader(in)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -157,6 +175,21 @@ func Run(t testing.TB, in, program string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", program, err, said.String())
 	}
 	return out.String()
+}
+
+// ThreadSanitized runs a program of ThreadSanitizer and gives what it said on both outputs. Some kernels move memory to where it cannot live; without
+// their randomness it can.
+func ThreadSanitized(t testing.TB, program string, args ...string) (string, error) {
+	t.Helper()
+	said, err := exec.Command(program, args...).CombinedOutput()
+	if bytes.Contains(said, []byte("unexpected memory mapping")) {
+		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+		said, err = exec.Command("setarch", append([]string{machine, "-R", program}, args...)...).CombinedOutput()
+		if err != nil && !bytes.Contains(said, []byte("WARNING: ThreadSanitizer")) {
+			t.Skipf("ThreadSanitizer does not run on this kernel: %v: %s", err, said)
+		}
+	}
+	return string(said), err
 }
 
 // Row is a line of a trace: fields of an input by their names.

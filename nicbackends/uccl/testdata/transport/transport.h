@@ -11,7 +11,7 @@
 
 namespace uccl {
 
-inline uint64_t tsc = 0; // the time-stamp counter
+inline std::atomic<uint64_t> tsc{0}; // the time-stamp counter
 inline uint64_t rdtsc() { return tsc; }
 static constexpr double freq_ghz = 2.5;
 
@@ -43,7 +43,7 @@ struct wr_ex {
 
 // As README.md has it in pcb.h.
 struct PCB {
-	explicit PCB(double link) : pcm_cc(freq_ghz, link, rdtsc()) {}
+	explicit PCB(double link) : pcm_cc(freq_ghz, link, rdtsc) {}
 	PcmCC pcm_cc;
 	uint32_t stats_rto_rexmits = 0;
 };
