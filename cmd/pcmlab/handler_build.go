@@ -47,8 +47,8 @@ func (f *buildFlags) checkSnapshot(platform string) error {
 	switch {
 	case err != nil:
 		return usagef("--snapshot: %w", err)
-	case !objects[platform] && f.snapshot != "":
-		return usagef("--snapshot %s: it is for the CPU; platform %s decides by itself how signals are given", f.snapshot, platform)
+	case !cpuShells[platform] && f.snapshot != "":
+		return usagef("--snapshot %s: it is for cpu, softnic, htsim and uccl; platform %s decides by itself how signals are given", f.snapshot, platform)
 	case s == pcm.BoundedSkew && f.skew == 0:
 		return usagef("--snapshot bounded-skew wants --skew, the most updates that signals of one snapshot may be apart")
 	case s != pcm.BoundedSkew && f.skew != 0:
@@ -103,6 +103,9 @@ func (e *env) packageFor(c *cobra.Command, f *buildFlags, name, platform string)
 // objects are the platforms whose shell is a shared object: the software NIC loads that of the CPU.
 var objects = map[string]bool{"cpu": true, "softnic": true}
 
+// cpuShells are the platforms that run the CPU's shell, which has both forms.
+var cpuShells = map[string]bool{"cpu": true, "softnic": true, "htsim": true, "uccl": true}
+
 // writers are the platforms whose shells are folders of sources.
 var writers = map[string]func(p *pcm.Package, dir string) (files []string, err error){
 	"docapcc": docapcc.Write,
@@ -121,8 +124,9 @@ func newHandlerBuild(e *env) *cobra.Command {
 			"folder of sources: for htsim (the uet-htsim simulator) and uccl (UCCL's transport) the shell, the C++ that joins it to their hook points,\n" +
 			"and a README.md with the lines to add to their sources and build; for docapcc and onep the device's program. A platform that lacks\n" +
 			"something refuses the package, says what, and exits 1. The hash covers the sources, the constants as resolved and the runtime.",
-		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --snapshot bounded-skew --skew 4\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeHandlers,
+		Example: "  pcmlab handler build swift\n  pcmlab handler build ./mycc --set MIN_CWND=8192 -o mycc.so\n  pcmlab handler build swift --snapshot bounded-skew --skew 4\n  pcmlab handler build swift --platform htsim -o ~/swift-htsim\n" +
+			"  pcmlab handler build swift --platform uccl --snapshot relaxed -o ~/swift-uccl",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeHandlers,
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := pcm.PlatformNamed(f.platform); err != nil {
 				return usagef("--platform: %w", err)
