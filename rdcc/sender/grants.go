@@ -202,7 +202,14 @@ func (x *Machine) Allowance(now time.Duration, id uint64) (upTo uint64, rate int
 		}
 		if m.selfPaced() {
 			// What the NIC is handed must have left it when the lifetime ends, behind what it has already.
-			return min(m.limit, m.transmitted+within(m.grantEnd-max(x.now, m.leftAt), rate)), rate
+			left := m.grantEnd - max(x.now, m.leftAt)
+			upTo = min(m.limit, m.transmitted+within(left, rate))
+			if piece, burst := x.burst(m, left, rate); burst {
+				if p, budget, w := x.pacerOf(m); p.room(x.now, w, budget) >= piece {
+					return m.transmitted + piece, x.c.LineRate
+				}
+			}
+			return upTo, rate
 		}
 		p, budget, w := x.pacerOf(m)
 		return min(m.limit, m.transmitted+p.room(x.now, w, budget)), rate
@@ -224,7 +231,13 @@ func (x *Machine) Wait(now time.Duration, id uint64) (at time.Duration, ok bool)
 	case m == nil:
 	case m.state == StateUnsched && m.startAt != never:
 		return m.startAt, true
-	case m.state == StateScheduled && !m.selfPaced():
+	case m.state == StateScheduled && m.selfPaced():
+		if piece, burst := x.burst(m, m.grantEnd-max(x.now, m.leftAt), min(x.pacing(m), x.c.LineRate)); burst {
+			if p, budget, w := x.pacerOf(m); p.room(x.now, w, budget) < piece {
+				return p.next(w), true
+			}
+		}
+	case m.state == StateScheduled:
 		p, budget, w := x.pacerOf(m)
 		if p.room(x.now, w, budget) < min(budget, m.limit-m.transmitted) {
 			return p.next(w), true
@@ -266,7 +279,15 @@ func (x *Machine) pace(m *message, n uint64) {
 		if !x.on(rdcc.RuleNICDrains) {
 			return
 		}
-		m.leftAt = max(x.now, m.leftAt) + window(n, min(x.pacing(m), x.c.LineRate))
+		rate := min(x.pacing(m), x.c.LineRate)
+		if m.Segment > 0 {
+			p, budget, _ := x.pacerOf(m)
+			p.sent(x.now, n, budget)
+			if within(m.grantEnd-max(x.now, m.leftAt), rate) < n { // a burst
+				rate = x.c.LineRate
+			}
+		}
+		m.leftAt = max(x.now, m.leftAt) + window(n, rate)
 		return
 	}
 	p, budget, _ := x.pacerOf(m)
@@ -275,6 +296,17 @@ func (x *Machine) pace(m *message, n uint64) {
 		x.count.CoarselyPaced += n
 		m.a.coarse = true
 	}
+}
+
+// burst says that the next piece of a message, which its transport can only send whole, does not leave a NIC that keeps the rate
+// within what is left of the lifetime: it never would. The pacing rule is for ten Credit Units, so that it may leave as fast as the
+// line where these have room (rule 4).
+func (x *Machine) burst(m *message, left time.Duration, rate int64) (piece uint64, _ bool) {
+	if m.Segment == 0 {
+		return 0, false
+	}
+	piece = min(m.Segment-m.transmitted%m.Segment, m.Length-m.transmitted)
+	return piece, m.limit-m.transmitted >= piece && within(left, rate) < piece && within(left, x.c.LineRate) >= piece
 }
 
 func (x *Machine) freshPacer() *pacer {

@@ -362,3 +362,32 @@ func TestPool_refusedWaits(t *testing.T) {
 		t.Error("it gets nothing when it is admitted")
 	}
 }
+
+// TestPacing_selfPacedBursts: a segment that takes a NIC which keeps the rate longer than the lifetime would never go. It leaves as fast as
+// the line, as far as ten Credit Units have room in the time that they take at the rate.
+func TestPacing_selfPacedBursts(t *testing.T) {
+	l := newLab(t)
+	id := l.open(Message{Length: 1 << 20, SelfPaced: true, Segment: 20480})
+	grant := func() {
+		l.send(l.r, &rdcc.CreditGrant{MessageID: 1, GrantLimit: 1 << 20, PacingRate: 80}) // 10 octets a microsecond, 1 ms
+	}
+	grant()
+	begin := l.now
+	for n := range uint64(2) {
+		upTo, rate := l.x.Allowance(l.now, id)
+		l.equal("allowed", upTo, 20480*(n+1))
+		l.equal("rate", rate, 100*gig)
+		l.transmit(id, upTo)
+		l.pass(2 * us) // on the line
+	}
+	l.pass(300 * us)
+	upTo, _ := l.x.Allowance(l.now, id)
+	l.equal("a segment less than allowed", upTo < 3*20480, true)
+	at, ok := l.x.Wait(l.now, id)
+	l.equal("there is a time to wait for", ok, true)
+	l.equal("the first is out of its window", at, begin+4096*us)
+	l.pass(at - l.now)
+	grant()
+	upTo, _ = l.x.Allowance(l.now, id)
+	l.equal("allowed again", upTo, uint64(3*20480))
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/pcmlab/pcmlab/rdcc/domain"
 	"github.com/pcmlab/pcmlab/rdcc/endpoint"
 	"github.com/pcmlab/pcmlab/rdcc/receiver"
+	"github.com/pcmlab/pcmlab/rdcc/sender"
 )
 
 const testPort = 52031
@@ -33,7 +35,14 @@ type duo struct {
 	got          chan endpoint.Incoming
 }
 
-func newDuo(t *testing.T, how string, sender, receives domain.Config, c Config) *duo {
+func newDuo(t *testing.T, how string, sends, receives domain.Config, c Config) *duo {
+	t.Helper()
+	fabric := receiver.Fabric{LineRate: 1e9, BaseRTT: 2 * time.Millisecond, DMax: 20 * time.Millisecond, Payload: 1024, Wire: 1024 + 82}
+	return newDuoOver(t, how, sends, receives, c, fabric, fabric)
+}
+
+// newDuoOver is newDuo where each has a link of its own.
+func newDuoOver(t *testing.T, how string, sends, receives domain.Config, c Config, from, to receiver.Fabric) *duo {
 	t.Helper()
 	d := &duo{at: netip.MustParseAddrPort("127.0.0.1:52031"), got: make(chan endpoint.Incoming, 1000)}
 	var mu sync.Mutex
@@ -63,8 +72,7 @@ func newDuo(t *testing.T, how string, sender, receives domain.Config, c Config) 
 	}
 	d.sends, d.takes = transport(false), transport(true)
 	mu.Unlock()
-	fabric := receiver.Fabric{LineRate: 1e9, BaseRTT: 2 * time.Millisecond, DMax: 20 * time.Millisecond, Payload: 1024, Wire: 1024 + 82}
-	start := func(o endpoint.Options, x *Transport) *endpoint.Endpoint {
+	start := func(o endpoint.Options, x *Transport, fabric receiver.Fabric) *endpoint.Endpoint {
 		o.Domain.Port, o.Fabric, o.Listen, o.Transports = testPort, fabric, d.at.Addr(), []endpoint.Transport{x}
 		e, err := endpoint.New(o)
 		if err != nil {
@@ -79,8 +87,8 @@ func newDuo(t *testing.T, how string, sender, receives domain.Config, c Config) 
 		if err == nil {
 			d.got <- in
 		}
-	}}, d.takes)
-	d.from = start(endpoint.Options{Domain: sender, NoReceiver: true, AnyPort: true}, d.sends)
+	}}, d.takes, to)
+	d.from = start(endpoint.Options{Domain: sends, NoReceiver: true, AnyPort: true}, d.sends, from)
 	return d
 }
 
@@ -173,6 +181,64 @@ func TestTransport_carries(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTransport_together: of several messages on one queue pair those behind have no credit while the first has none, since that would
+// be of no use to anyone.
+func TestTransport_together(t *testing.T) {
+	for _, pool := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pool_%v", pool), func(t *testing.T) {
+			d := newDuo(t, "", domain.Config{}, domain.Config{Pool: pool, Lifetime: domain.Time(5 * time.Second)}, Config{})
+			var all []*endpoint.Outgoing
+			for range 6 {
+				all = append(all, &endpoint.Outgoing{Length: 400000, Scheduled: true})
+			}
+			sent := make(chan []endpoint.Result, 1)
+			go func() { sent <- d.send(t, all...) }()
+			looks, idle := 0, ""
+			look := func(time.Duration) {
+				for _, q := range d.sends.queues {
+					looks++
+					for i, s := range q.waiting {
+						first, _ := d.from.Sender().State(q.waiting[0].m.ID)
+						if state, _ := d.from.Sender().State(s.m.ID); i > 0 && first == sender.StateWaiting && state == sender.StateScheduled {
+							idle = fmt.Sprintf("the %d. message has credit while the first has none", i+1)
+						}
+					}
+				}
+			}
+			for results := []endpoint.Result(nil); results == nil; {
+				select {
+				case results = <-sent:
+					for i, r := range results {
+						if r.Err != nil {
+							t.Errorf("message %d: %v", i, r.Err)
+						}
+					}
+				default:
+					d.from.Call(look)
+				}
+			}
+			if idle != "" || looks == 0 {
+				t.Errorf("%d looks: %s", looks, idle)
+			}
+			d.obeyed(t)
+		})
+	}
+}
+
+// TestTransport_longSegments: a segment that takes a NIC which keeps the Pacing Rate longer than a grant lives leaves in a burst.
+func TestTransport_longSegments(t *testing.T) {
+	from := receiver.Fabric{LineRate: 1e9, BaseRTT: 2 * time.Millisecond, DMax: 20 * time.Millisecond, Payload: 1024, Wire: 1024 + 82}
+	to := from
+	to.LineRate = 2e6 // 5120 octets take 23 ms
+	d := newDuoOver(t, "rate", domain.Config{}, domain.Config{Lifetime: domain.Time(20 * time.Millisecond), G: domain.Octets(128 << 10)}, Config{}, from, to)
+	for _, r := range d.send(t, &endpoint.Outgoing{Length: 30000, Scheduled: true}) {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	d.obeyed(t)
 }
 
 // TestTransport_cancelled: a message that is cancelled on its way does not hold up those behind it, whose sequence numbers
