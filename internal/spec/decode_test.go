@@ -121,6 +121,7 @@ func TestDecode_namesEveryMistakeAtItsPlace(t *testing.T) {
 		{"list_file", "", "- a\n", `f:1:1: found a list, need a mapping (keys: note, lab, for, buffer, hosts, start, checks, set, mode, deep)`},
 		{"tab", "", "lab: a\nhosts:\n\th1: []\n", `f:3:1: a tab in the indentation (indent with spaces)`},
 		{"bracket", "", "lab: [a\nnote: x\n", `f:1:6: not YAML: the [ opened here is not closed (close it with ])`},
+		{"comma_first", "the library takes it, other readers refuse it", "lab: a\nhosts: {,a: []}\n", `f:2:9: not YAML: nothing is before this comma (remove it)`},
 		{"anchor", "", "lab: &x a\nnote: *x\n", "f:1:6: anchors (&) are not read (write the value out where it is needed)\nf:2:7: aliases (*) are not read (write the value out, or quote the text)"},
 		{"merge", "", "lab: a\n<<: {note: x}\n", "f:2:1: merge keys (<<) are not read (write the keys out)"},
 		{"documents", "", "lab: a\n---\nlab: b\n", "f:2:1: a second document starts here (one file holds one document: remove the --- line)"},

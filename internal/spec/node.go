@@ -206,6 +206,10 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 	}
 	file, err = parser.ParseBytes([]byte(source), 0, parser.AllowDuplicateMapKey())
 	if err == nil {
+		if comma := nothingBefore(tokens); comma != nil { // which the library takes, and other readers refuse
+			d.addToken(comma, Syntax, "not YAML: nothing is before this comma", "remove it")
+			return nil, errors.New("nothing before a comma")
+		}
 		return file, nil
 	}
 	if open := unclosed(tokens); open != nil && !strings.Contains(err.Error(), "end character") { // an open quote swallows brackets
@@ -221,6 +225,28 @@ func (d *Doc) parse(source string) (file *ast.File, err error) {
 	t := y.GetToken()
 	d.addToken(t, Syntax, "not YAML: "+y.GetMessage(), syntaxFix(y.GetMessage()))
 	return nil, err
+}
+
+// nothingBefore is a comma that follows an opening bracket or another comma, or nil.
+func nothingBefore(tokens token.Tokens) *token.Token {
+	empty := false
+	for _, t := range tokens {
+		switch t.Type {
+		case token.CommentType:
+			continue
+		case token.MappingStartType, token.SequenceStartType:
+			empty = true
+			continue
+		case token.CollectEntryType:
+			if empty {
+				return t
+			}
+			empty = true
+			continue
+		}
+		empty = false
+	}
+	return nil
 }
 
 // unclosed is a bracket that nothing closes, or another kind of bracket, or nil.
