@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,7 +42,7 @@ func pause(ctx context.Context, d time.Duration) error {
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // handshake connects and logs in, repeating what a busy sshd refused. limits are held during each attempt.
-func handshake(ctx context.Context, s Settings, dial dialer, limits []semaphore) (*ssh.Client, error) {
+func handshake(ctx context.Context, s Settings, dial dialer, limits []semaphore) (*connection, error) {
 	known, err := readKnownHosts(s.KnownHosts)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func handshake(ctx context.Context, s Settings, dial dialer, limits []semaphore)
 	}
 }
 
-func handshakeOnce(ctx context.Context, s Settings, dial dialer, limits []semaphore, known *knownHosts, creds *credentials) (_ *ssh.Client, retry bool, _ error) {
+func handshakeOnce(ctx context.Context, s Settings, dial dialer, limits []semaphore, known *knownHosts, creds *credentials) (_ *connection, retry bool, _ error) {
 	for _, l := range limits {
 		if err := l.acquire(ctx); err != nil {
 			return nil, false, fault(Infrastructure, "", "%s: waiting for other handshakes: %w", s.Addr(), err)
@@ -105,7 +106,7 @@ func handshakeOnce(ctx context.Context, s Settings, dial dialer, limits []semaph
 		retry, err = handshakeError(ctx, s, err, conn, creds)
 		return nil, retry, err
 	}
-	return ssh.NewClient(c, chans, reqs), false, nil
+	return &connection{ssh.NewClient(c, chans, reqs), conn}, false, nil
 }
 
 func dialError(ctx context.Context, s Settings, err error) error {
@@ -148,6 +149,12 @@ func handshakeError(ctx context.Context, s Settings, err error, conn *greetedCon
 	return false, fault(Infrastructure, "", "handshake with %s: %w", s.Addr(), err)
 }
 
+// connection is a client that is logged in, and what its bytes go through.
+type connection struct {
+	*ssh.Client
+	conn *greetedConn
+}
+
 // greetedConn remembers how the server's first words began, since a server that refuses says so before its version
 // line and the ssh package does not tell.
 type greetedConn struct {
@@ -155,10 +162,12 @@ type greetedConn struct {
 	mu    sync.Mutex
 	first []byte
 	done  bool
+	heard atomic.Int64 // bytes read
 }
 
 func (c *greetedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.heard.Add(int64(n))
 	c.mu.Lock()
 	if !c.done {
 		c.first = append(c.first, b[:min(n, 512)]...)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	startWait  = 20 * time.Second // for a guard to say that it is there
+	startWait  = time.Minute // for a guard to say that it is there
 	stopWait   = guard.TermWait + 8*time.Second
 	ackEvery   = 128 << 10                          // bytes of output
 	silentWait = guard.Silence + guard.DefaultGrace // without a frame from the guard, heartbeats included

@@ -151,7 +151,13 @@ func (h *sshHost) start(ctx context.Context, c Cmd) (Process, error) {
 		c.MaxOut = defaultMaxOut
 	}
 	if c.Plain && c.Args[0] == "pcmlab" {
-		return nil, fault(Usage, "", "a plain command pushes nothing, and so cannot be pcmlab")
+		h.bin.mu.Lock()
+		there := h.bin.path
+		h.bin.mu.Unlock()
+		if there == "" {
+			return nil, fault(Usage, "", "a plain command pushes nothing, and so cannot be pcmlab before that is there")
+		}
+		c.Args = append([]string{there}, c.Args[1:]...)
 	}
 	var bin string
 	err := errNoBinary

@@ -13,7 +13,7 @@ import (
 
 // transport is one logged-in connection with its keepalives.
 type transport struct {
-	client *ssh.Client
+	client *connection
 	addr   string
 	down   chan struct{} // closed when the connection has ended
 	err    error         // why; set before down is closed
@@ -22,7 +22,7 @@ type transport struct {
 	inUse, limit int
 }
 
-func newTransport(p *Pool, client *ssh.Client, addr string) *transport {
+func newTransport(p *Pool, client *connection, addr string) *transport {
 	t := &transport{client: client, addr: addr, down: make(chan struct{}), limit: p.o.Channels}
 	p.wg.Go(func() {
 		t.err = client.Wait()
@@ -32,8 +32,8 @@ func newTransport(p *Pool, client *ssh.Client, addr string) *transport {
 	return t
 }
 
-// keepalive asks the server regularly and closes a connection that no longer answers, so that whoever waits on it
-// learns of a cut path.
+// keepalive asks the server regularly and closes a connection from which nothing more comes, so that whoever waits on it
+// learns of a cut path. An answer may stand behind megabytes of a file on a slow path; any byte is a sign of life.
 func (t *transport) keepalive(p *Pool) {
 	tick := time.NewTicker(p.o.KeepAlive)
 	defer tick.Stop()
@@ -48,15 +48,32 @@ func (t *transport) keepalive(p *Pool) {
 			t.client.SendRequest("keepalive@openssh.com", true, nil)
 			close(answer)
 		})
-		lost := time.NewTimer(p.o.KeepAliveLost)
-		select {
-		case <-answer:
-		case <-t.down:
-		case <-lost.C:
+		if !t.awaitLife(p.o.KeepAliveLost, answer) {
 			p.o.Log.Warn("connection lost: no answer to keepalives", "addr", t.addr, "after", p.o.KeepAliveLost)
 			t.client.Close()
 		}
-		lost.Stop()
+	}
+}
+
+// awaitLife waits for the answer as long as anything comes; false: nothing came for the time given.
+func (t *transport) awaitLife(silence time.Duration, answer <-chan struct{}) bool {
+	lost := time.NewTimer(silence)
+	defer lost.Stop()
+	heard := t.client.conn.heard.Load()
+	for {
+		select {
+		case <-answer:
+			return true
+		case <-t.down:
+			return true
+		case <-lost.C:
+		}
+		now := t.client.conn.heard.Load()
+		if now == heard {
+			return false
+		}
+		heard = now
+		lost.Reset(silence)
 	}
 }
 
