@@ -65,10 +65,20 @@ func (b *builder) needed(p spec.Path, key, value, example string) {
 }
 
 func (b *builder) checkAddress(h *Host, n *NIC, seen map[netip.Addr]string) {
-	if !n.IP.IsValid() {
+	b.usable[n] = b.addressOf(h, n, "ip", n.IP, seen)
+	if n.IP6.IsValid() && n.IP6.Addr().Is4() {
+		b.doc.Errorf(b.nicPaths[n].With("ip6"), "write the IPv6 address, such as 2001:db8::11/64, and the IPv4 one under ip", "%s is an IPv4 address", n.IP6.Addr())
 		return
 	}
-	p, a := b.nicPaths[n].With("ip"), n.IP.Addr()
+	b.addressOf(h, n, "ip6", n.IP6, seen)
+}
+
+// addressOf says whether a host can have the address, and notes whose it is.
+func (b *builder) addressOf(h *Host, n *NIC, key string, ip netip.Prefix, seen map[netip.Addr]string) bool {
+	if !ip.IsValid() {
+		return false
+	}
+	p, a := b.nicPaths[n].With(key), ip.Addr()
 	unusable := ""
 	switch {
 	case a.IsUnspecified():
@@ -81,21 +91,21 @@ func (b *builder) checkAddress(h *Host, n *NIC, seen map[netip.Addr]string) {
 		unusable = "an IPv4 address in IPv6 form"
 	case a.Is6() && a.IsLinkLocalUnicast():
 		unusable = "a link-local address, which other hosts cannot tell apart"
-	case a.Is4() && n.IP.Bits() < 31 && a == n.IP.Masked().Addr():
+	case a.Is4() && ip.Bits() < 31 && a == ip.Masked().Addr():
 		unusable = "the network's own address"
-	case a.Is4() && n.IP.Bits() < 31 && a == broadcast(n.IP):
+	case a.Is4() && ip.Bits() < 31 && a == broadcast(ip):
 		unusable = "the network's broadcast address"
 	}
 	if unusable != "" {
 		b.doc.Errorf(p, "give the NIC an address of its own, such as 192.0.2.11/24", "%s is %s", a, unusable)
-		return
+		return false
 	}
-	b.usable[n] = true
 	if other, ok := seen[a]; ok {
 		b.doc.Errorf(p, "every data address is used once", "%s is already the address of %s", a, other)
-		return
+	} else {
+		seen[a] = h.Name + "." + n.Netdev
 	}
-	seen[a] = h.Name + "." + n.Netdev
+	return true
 }
 
 // broadcast is the last address of an IPv4 network.
@@ -126,6 +136,7 @@ func (b *builder) checkSwitches() {
 		if s.Backend != "" && s.Host == "" && !b.doc.Bad(p) {
 			b.doc.Errorf(p.With("backend"), "add host: the host on which it runs", "backend %q needs a host to ask", s.Backend)
 		}
+		b.checkPorts(p, s)
 		if e := s.ECN; e != nil && e.KMin > e.KMax && !b.doc.Bad(p.With("ecn")) {
 			b.doc.Errorf(p.With("ecn", "kmin"), "kmin is at most kmax", "kmin %s is above kmax %s", e.KMin, e.KMax)
 		}

@@ -85,15 +85,17 @@ type fileHandlerMatch struct {
 
 type fileNIC struct {
 	nicSettings
-	IP netip.Prefix `yaml:"ip,required" doc:"data address with prefix length" example:"192.0.2.11/24"`
+	IP  netip.Prefix `yaml:"ip,required" doc:"data address with prefix length" example:"192.0.2.11/24"`
+	IP6 netip.Prefix `yaml:"ip6" doc:"IPv6 data address beside ip, for playbooks with traffic.ipv6" example:"2001:db8::11/64"`
 }
 
 type fileSwitch struct {
-	Host    string     `yaml:"host" doc:"host on which its counters and taps are read; absent: it cannot be asked" example:"sw" pattern:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
-	Backend string     `yaml:"backend" doc:"how it is asked: fabric is the software switch, and what a virtual lab's switch is when absent" enum:"fabric"`
-	Buffer  units.Size `yaml:"buffer" doc:"packet buffer shared by its ports" example:"2MiB" min:"1KiB"`
-	ECN     *fileECN   `yaml:"ecn" doc:"marking curve of each port's queue; absent: no marks"`
-	PFC     *filePFC   `yaml:"pfc" doc:"priority flow control; absent: off"`
+	Host    string           `yaml:"host" doc:"host on which its counters and taps are read; absent: it cannot be asked" example:"sw" pattern:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
+	Backend string           `yaml:"backend" doc:"how it is asked: fabric is the software switch, and what a virtual lab's switch is when absent; linux is a bridge or router with tc, whose ports are named under ports" enum:"fabric,linux"`
+	Ports   spec.Map[string] `yaml:"ports" doc:"interfaces of its host by the name of the host or switch behind them, of a linux switch" keys:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
+	Buffer  units.Size       `yaml:"buffer" doc:"packet buffer shared by its ports" example:"2MiB" min:"1KiB"`
+	ECN     *fileECN         `yaml:"ecn" doc:"marking curve of each port's queue; absent: no marks"`
+	PFC     *filePFC         `yaml:"pfc" doc:"priority flow control; absent: off"`
 }
 
 type fileECN struct {

@@ -17,14 +17,16 @@ hosts:
     ssh: {address: h1.example.net, port: 2222, user: lab, key: /k, jump: "a,b", known_hosts: /kh}
     sudo: true
     nics:
-      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, port: 2, gid_index: 3, backend: mlx5, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false,
+      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, ip6: "2001:db8::11/64", port: 2, gid_index: 3, backend: mlx5, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false,
          handlers: [{handler: swift, match: {to: 192.0.2.0/24, dscp: 26, qp: 2-4, role: receiver}, set: {BETA: 0.5, AI: MSS / 1024}}, {handler: bbr}]}
 switches:
   s1: {host: h1, backend: fabric, buffer: 2MiB, ecn: {kmin: 100KiB, kmax: 400KiB, pmax: 0.2}, pfc: {priorities: [3, 4], xoff: 256KiB, xon: 200KiB}}
   s2: {}
+  s3: {host: h1, backend: linux, ports: {s1: swp1}}
 links:
   - {from: h1.eth0, to: s1, rate: 10Gbit/s, delay: 1500ns, buffer: 64KiB}
   - {from: s1, to: s2}
+  - {from: s1, to: s3}
 taps:
   t: {host: h1, iface: m0, switch: s1, ports: [h1, s2], direction: ingress}
 rdcc: {port: 50321, protection: filtered, dscp: {control: 48, unscheduled: 46, class0: 34, class1: 30, class2: 28, class3: 26, class4: 24, class5: 20, class6: 18, class7: 10}, crns: [192.0.2.250]}

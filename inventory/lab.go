@@ -63,6 +63,7 @@ type NIC struct {
 	Device   string       // RDMA device, such as mlx5_0, rxe0 or softnic0
 	Netdev   string       // its network interface
 	IP       netip.Prefix // data address with prefix length
+	IP6      netip.Prefix // a second one, of IPv6, for playbooks that ask for it; not valid: none
 	Port     int          // RDMA port number; 0 means 1
 	GIDIndex *int         // nil: resolved from sysfs (RoCE v2 whose address is IP)
 	Backend  string       // softnic, rxe, mlx5
@@ -79,12 +80,16 @@ type NIC struct {
 // Switch is a switch of the lab. Its thresholds hold for each of its ports.
 type Switch struct {
 	Name    string
-	Host    string     // host on which its counters and taps are read; empty: it cannot be asked
-	Backend string     // how it is asked: "fabric" is the software switch; empty: it cannot be asked
-	Buffer  units.Size // shared packet buffer
-	ECN     *ECN       // nil: no marking
-	PFC     *PFC       // nil: off
+	Host    string       // host on which its counters and taps are read; empty: it cannot be asked
+	Backend string       // how it is asked: "fabric" is the software switch, "linux" a machine with tc; empty: it cannot be asked
+	Ports   []SwitchPort // of a linux switch
+	Buffer  units.Size   // shared packet buffer
+	ECN     *ECN         // nil: no marking
+	PFC     *PFC         // nil: off
 }
+
+// SwitchPort is an interface of a switch's host, and the host or switch behind it.
+type SwitchPort struct{ Name, Iface string }
 
 // ECN is a RED marking curve on the instantaneous queue: no marks below KMin, PMax at KMax, all above.
 type ECN struct {

@@ -66,8 +66,11 @@ func build(file string, doc *spec.Doc, f *fileLab) (*Lab, error) {
 	return b.lab, nil
 }
 
-// softwareSwitch is the backend of the switches of a virtual lab.
-const softwareSwitch = "fabric"
+// The ways of asking a switch: that of a virtual lab, and a Linux machine's own.
+const (
+	softwareSwitch = "fabric"
+	LinuxSwitch    = "linux"
+)
 
 type builder struct {
 	doc      *spec.Doc
@@ -117,7 +120,7 @@ func (b *builder) nic(f *fileNIC, at spec.Path) *NIC {
 		def = &nicSettings{}
 	}
 	return &NIC{
-		Device: first(f.Device, def.Device), Netdev: first(f.Netdev, def.Netdev), IP: f.IP,
+		Device: first(f.Device, def.Device), Netdev: first(f.Netdev, def.Netdev), IP: f.IP, IP6: f.IP6,
 		Port: or(f.Port, or(def.Port, 1)), GIDIndex: pick(f.GIDIndex, def.GIDIndex), Backend: first(f.Backend, def.Backend),
 		Rate: first(f.Rate, def.Rate), MTU: or(f.MTU, or(def.MTU, 1500)), DSCP: or(f.DSCP, or(def.DSCP, 0)),
 		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN), Handlers: b.handlerRules(&f.nicSettings, at, def),
@@ -126,6 +129,9 @@ func (b *builder) nic(f *fileNIC, at spec.Path) *NIC {
 
 func (b *builder) buildSwitch(name string, f *fileSwitch) *Switch {
 	s := &Switch{Name: name, Host: f.Host, Backend: f.Backend, Buffer: f.Buffer}
+	for _, p := range f.Ports {
+		s.Ports = append(s.Ports, SwitchPort{p.Key, p.Value})
+	}
 	if b.lab.Virtual != nil && s.Host != "" {
 		s.Backend = first(s.Backend, softwareSwitch)
 	}

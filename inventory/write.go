@@ -22,6 +22,9 @@ func toFile(l *Lab) *fileLab {
 	}
 	for _, s := range l.Switches {
 		w := fileSwitch{Host: s.Host, Backend: s.Backend, Buffer: s.Buffer}
+		for _, p := range s.Ports {
+			w.Ports = append(w.Ports, spec.Entry[string]{Key: p.Name, Value: p.Iface})
+		}
 		if s.ECN != nil {
 			w.ECN = &fileECN{KMin: s.ECN.KMin, KMax: s.ECN.KMax, PMax: s.ECN.PMax}
 		}
@@ -49,7 +52,7 @@ func hostFile(h *Host) fileHost {
 		f.SSH = &fileSSH{Address: h.SSH.Address, Port: h.SSH.Port, User: h.SSH.User, Key: h.SSH.Key, Jump: h.SSH.Jump, KnownHosts: h.SSH.KnownHosts}
 	}
 	for _, n := range h.NICs {
-		w := fileNIC{IP: n.IP, nicSettings: nicSettings{
+		w := fileNIC{IP: n.IP, IP6: n.IP6, nicSettings: nicSettings{
 			Device: n.Device, Netdev: n.Netdev, Port: unless(max(n.Port, 1), 1), GIDIndex: pick(n.GIDIndex, nil), Backend: n.Backend, Rate: n.Rate,
 			MTU: unless(first(n.MTU, 1500), 1500), DSCP: unless(n.DSCP, 0), ECN: unless(n.ECN, true), Priority: unless(n.Priority, 0), DCQCN: pick(n.DCQCN, nil)}}
 		writeHandlers(&w.nicSettings, n.Handlers)
