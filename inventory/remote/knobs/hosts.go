@@ -60,7 +60,10 @@ func (h *Held) Release(ctx context.Context) error {
 // Left is the journals on a host whose run goes on no more: what an earlier run changed and nobody put back.
 func Left(ctx context.Context, h remote.Host, sudo bool) ([]*Journal, error) {
 	const step = "look for settings that earlier runs left"
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"pcmlab", "knobs", "left"}, Sudo: sudo, Step: step, MaxOut: 8 << 20})
+	if _, err := h.Binary(ctx); err != nil { // a plain command pushes nothing
+		return nil, err
+	}
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"pcmlab", "knobs", "left"}, Sudo: sudo, Step: step, MaxOut: 8 << 20, Plain: true})
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,12 @@ type Knob struct {
 	File  string `json:"file,omitempty"`
 	Value string `json:"value,omitempty"`
 
-	// TC replaces the root queueing discipline of a network interface: "netem loss 1%".
-	Dev string `json:"dev,omitempty"`
-	TC  string `json:"tc,omitempty"`
+	// TC replaces the root queueing discipline of a network interface: "netem loss 1%". Of several with " | " between,
+	// each is inside the one before. Only "roce": RoCEv2 goes through them, everything else past them; the first has
+	// handle 4791: then.
+	Dev  string `json:"dev,omitempty"`
+	TC   string `json:"tc,omitempty"`
+	Only string `json:"only,omitempty"`
 
 	// MLXConfig is a device whose firmware settings Set are staged for the next boot. What runs stays as it is.
 	MLXConfig string `json:"mlxconfig,omitempty"`
@@ -75,6 +78,17 @@ func (k Knob) Validate() error {
 	if (k.Dev == "") != (strings.TrimSpace(k.TC) == "") {
 		errs = append(errs, errors.New("dev and tc belong together"))
 	}
+	for _, q := range strings.Split(k.TC, "|") {
+		if k.TC != "" && strings.TrimSpace(q) == "" {
+			errs = append(errs, fmt.Errorf("tc %q: an empty discipline", k.TC))
+		}
+	}
+	if k.Only != "" && k.Only != "roce" {
+		errs = append(errs, fmt.Errorf("only %q: known is roce", k.Only))
+	}
+	if k.Only != "" && k.TC == "" {
+		errs = append(errs, errors.New("only belongs to dev and tc"))
+	}
 	if n := len(k.Show) + len(k.Do) + len(k.Undo); n > 0 && (len(k.Show) == 0 || len(k.Do) == 0 || len(k.Undo) == 0) {
 		errs = append(errs, errors.New("show, do and undo belong together: without show nobody can tell whether undo has worked"))
 	}
@@ -90,9 +104,45 @@ func (k Knob) settled(before string) (Knob, error) {
 	if root, made := madeRoot(before); made {
 		return k, fmt.Errorf("%s has %q, which somebody made and which deleting ours would not bring back: remove it first, or give show, do and undo", k.Dev, root)
 	}
-	k.Do = append([]string{"tc", "qdisc", "replace", "dev", k.Dev, "root"}, strings.Fields(k.TC)...)
+	k.Do = k.disciplines()
 	k.Undo = []string{"tc", "qdisc", "del", "dev", k.Dev, "root"}
 	return k, nil
+}
+
+// disciplines is the command that makes the disciplines of a TC knob.
+func (k Knob) disciplines() []string {
+	if k.Only == "" && !strings.Contains(k.TC, "|") {
+		return append([]string{"tc", "qdisc", "replace", "dev", k.Dev, "root"}, strings.Fields(k.TC)...)
+	}
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, "tc "+fmt.Sprintf(format, args...)) }
+	dev := quote(k.Dev)
+	parent, first := "root", 0x10
+	if k.Only == "roce" {
+		// Band 1 has everything, band 2 what is sent to UDP port 4791. Without that, RED drops the tool's own exchange
+		// over TCP, whose packets are not ECN-capable.
+		add("qdisc replace dev %s root handle 1: prio bands 2 priomap%s", dev, strings.Repeat(" 0", 16))
+		add("qdisc add dev %s parent 1:1 handle 2: pfifo limit 1000", dev)
+		for i, ip := range []string{"ip", "ip6"} {
+			protocol := []string{"ip", "ipv6"}[i]
+			add("filter add dev %s parent 1: protocol %s prio %d u32 match %s dport 4791 0xffff flowid 1:2", dev, protocol, i+1, ip)
+		}
+		parent, first = "parent 1:2", 0x4791
+	}
+	for i, q := range strings.Split(k.TC, "|") {
+		verb := "add"
+		if parent == "root" {
+			verb = "replace"
+		}
+		words := strings.Fields(q)
+		for j := range words {
+			words[j] = quote(words[j])
+		}
+		handle := fmt.Sprintf("%x:", first+i)
+		add("qdisc %s dev %s %s handle %s %s", verb, dev, parent, handle, strings.Join(words, " "))
+		parent = "parent " + handle + "1"
+	}
+	return []string{"sh", "-c", "set -e\n" + strings.Join(lines, "\n")}
 }
 
 // madeRoot finds the root discipline in what `tc qdisc show` prints, and whether it was made by hand: the kernel's own

@@ -53,3 +53,33 @@ func TestApply_tc(t *testing.T) {
 		t.Errorf("left: %+v", left(t, dir))
 	}
 }
+
+// What is run for RoCE alone; the testbed's switch runs it (playbooks/testbed), since prio is not in every kernel.
+func TestKnob_disciplines(t *testing.T) {
+	k := Knob{Dev: "p_r1", TC: "tbf rate 100mbit burst 20k limit 2000000 | red limit 2000000 ecn", Only: "roce"}
+	want := `set -e
+tc qdisc replace dev p_r1 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+tc qdisc add dev p_r1 parent 1:1 handle 2: pfifo limit 1000
+tc filter add dev p_r1 parent 1: protocol ip prio 1 u32 match ip dport 4791 0xffff flowid 1:2
+tc filter add dev p_r1 parent 1: protocol ipv6 prio 2 u32 match ip6 dport 4791 0xffff flowid 1:2
+tc qdisc add dev p_r1 parent 1:2 handle 4791: tbf rate 100mbit burst 20k limit 2000000
+tc qdisc add dev p_r1 parent 4791:1 handle 4792: red limit 2000000 ecn`
+	if got := k.disciplines(); len(got) != 3 || got[2] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	k.Only = ""
+	want = `set -e
+tc qdisc replace dev p_r1 root handle 10: tbf rate 100mbit burst 20k limit 2000000
+tc qdisc add dev p_r1 parent 10:1 handle 11: red limit 2000000 ecn`
+	if got := k.disciplines(); len(got) != 3 || got[2] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestKnob_tcMistakes(t *testing.T) {
+	for _, k := range []Knob{{Dev: "va", TC: "tbf |"}, {Dev: "va", TC: "pfifo", Only: "tcp"}, {File: "/x", Value: "1", Only: "roce"}} {
+		if k.Validate() == nil {
+			t.Errorf("%+v is taken", k)
+		}
+	}
+}
