@@ -165,6 +165,9 @@ func (p Params) checkReport() []Problem {
 	case p.RateLimitGbps == 0 && p.RateLimitType != "":
 		out = append(out, Problem{[]string{"rate_limit_type"}, "a kind of rate limit without a rate_limit"})
 	}
+	if p.Burst != 0 && p.RateLimitGbps == 0 {
+		out = append(out, Problem{[]string{"burst", "rate_limit"}, "a burst without a rate_limit"})
+	}
 	if p.RateLimitType != "" && !slices.Contains([]string{"HW", "SW", "PP"}, p.RateLimitType) {
 		out = append(out, Problem{[]string{"rate_limit_type"}, fmt.Sprintf("%q is not one of HW, SW, PP", p.RateLimitType)})
 	}

@@ -24,8 +24,8 @@ func TestParams_argvOfBothSides(t *testing.T) {
 			"ib_write_bw -d softnic0 -x 1 -p 18516 -s 65536 -D 12 -f 0 --tclass=106 --report_gbits -F"},
 		{"rdma_cm", "queue pairs of the connection manager take -T", Params{RDMACM: true, TrafficClass: ptr(96)}, "ib_write_bw -R -T 96 --report_gbits -F"},
 		{"everything", "each field has its flag", Params{Tool: SendBW, Device: "mlx5_0", IBPort: 2, GIDIndex: ptr(3), Connection: "UC", QPs: 4, Iterations: 100, MTU: 4096, TxDepth: 64, RxDepth: 32, Timeout: 18,
-			RetryCount: ptr(2), ServiceLevel: ptr(3), CQModeration: 8, PostList: 16, Inline: ptr(0), NoPeak: true, Bidirectional: true, RateLimitGbps: 2.5, RateLimitType: "SW", Output: "bandwidth", JSONFile: "/tmp/x.json", MebiBytes: true},
-			"ib_send_bw -d mlx5_0 -i 2 -x 3 -c UC -q 4 -n 100 -m 4096 -t 64 -r 32 -u 18 --retry_count=2 -S 3 -Q 8 -l 16 -I 0 -N -b --rate_limit=2.5 --rate_units=g --rate_limit_type=SW --output=bandwidth --out_json --out_json_file=/tmp/x.json -F"},
+			RetryCount: ptr(2), ServiceLevel: ptr(3), CQModeration: 8, PostList: 16, Inline: ptr(0), NoPeak: true, Bidirectional: true, RateLimitGbps: 2.5, RateLimitType: "SW", Burst: 4, IPv6: true, Output: "bandwidth", JSONFile: "/tmp/x.json", MebiBytes: true},
+			"ib_send_bw -d mlx5_0 -i 2 -x 3 -c UC -q 4 -n 100 -m 4096 -t 64 -r 32 -u 18 --retry_count=2 -S 3 -Q 8 -l 16 -I 0 -N -b --ipv6 --rate_limit=2.5 --rate_units=g --burst_size=4 --rate_limit_type=SW --output=bandwidth --out_json --out_json_file=/tmp/x.json -F"},
 	} {
 		if got := strings.Join(tt.p.ServerArgs(), " "); got != tt.want {
 			t.Errorf("%s (%s):\n got %s\nwant %s", tt.name, tt.why, got, tt.want)

@@ -53,7 +53,7 @@ exit 0`
 // ReadCores asks a host for the cores near a network interface, with one command.
 func ReadCores(ctx context.Context, h remote.Host, netdev string) (Cores, error) {
 	step := "read the cores near " + netdev
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", coresScript, "sh", netdev}, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", coresScript, "sh", netdev}, Step: step, Plain: true})
 	if err != nil {
 		return Cores{}, err
 	}

@@ -148,7 +148,7 @@ func ReadGIDTable(ctx context.Context, h remote.Host, device string, port int) (
 	step := fmt.Sprintf("read the GID table of %s port %d", device, port)
 	dir := fmt.Sprintf("/sys/class/infiniband/%s/ports/%d", device, port)
 	// Unused entries cannot be read (EINVAL), so grep ends with 2 on every real NIC.
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"grep", "-rs", ".", dir + "/gids", dir + "/gid_attrs/types", dir + "/gid_attrs/ndevs"}, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"grep", "-rs", ".", dir + "/gids", dir + "/gid_attrs/types", dir + "/gid_attrs/ndevs"}, Step: step, Plain: true})
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ func WaitListening(ctx context.Context, h remote.Host, pid, port int, within tim
 			strconv.FormatFloat(listenPoll.Seconds(), 'f', -1, 64), strconv.Itoa(int(within/time.Second) + 1)},
 		Deadline: within + 20*time.Second, // a round costs some forks, and a host can be slow
 		Step:     fmt.Sprintf("wait for TCP port %d", port),
+		Plain:    true,
 	})
 	if err != nil {
 		return err

@@ -54,6 +54,8 @@ type Params struct {
 	JSONFile      string        `json:"json_file,omitempty"`     // --out_json_file on the host
 	RateLimitGbps float64       `json:"rate_limit,omitempty"`    // --rate_limit in Gb/s; 0: none
 	RateLimitType string        `json:"rate_limit_type,omitempty"`
+	Burst         int           `json:"burst,omitempty"`     // --burst_size under a rate limit; 0 means 1 (the tool's own is TxDepth)
+	IPv6          bool          `json:"ipv6,omitempty"`      // --ipv6: addresses of the TCP exchange and GIDs are of IPv6
 	MebiBytes     bool          `json:"mebibytes,omitempty"` // report in MiB/sec; the default is Gb/sec (--report_gbits)
 }
 
@@ -123,6 +125,12 @@ func (p Params) On(nic *inventory.NIC) Params {
 	}
 	if tc := TrafficClass(nic); p.TrafficClass == nil && tc != 0 {
 		p.TrafficClass = &tc
+	}
+	if nic.Backend != softBackend { // whose tool takes addresses of either kind as they come, and knows no limit
+		p.IPv6 = p.IPv6 || nic.IP.IsValid() && nic.IP.Addr().Is6()
+		if p.RateLimitGbps > 0 && p.RateLimitType == "" && nic.Backend != "mlx5" {
+			p.RateLimitType = "SW" // the default asks the hardware, and soft-RoCE has none
+		}
 	}
 	return p
 }
@@ -201,8 +209,10 @@ func (p Params) flags() []string {
 			args = append(args, "--tclass="+strconv.Itoa(*p.TrafficClass))
 		}
 	}
+	on("--ipv6", p.IPv6)
 	if p.RateLimitGbps > 0 {
-		args = append(args, "--rate_limit="+strconv.FormatFloat(p.RateLimitGbps, 'f', -1, 64), "--rate_units=g")
+		args = append(args, "--rate_limit="+strconv.FormatFloat(p.RateLimitGbps, 'f', -1, 64), "--rate_units=g",
+			"--burst_size="+strconv.Itoa(max(p.Burst, 1)))
 		if p.RateLimitType != "" {
 			args = append(args, "--rate_limit_type="+p.RateLimitType)
 		}

@@ -46,7 +46,7 @@ func portDir(nic *inventory.NIC) string {
 func (Plain) Setup(ctx context.Context, h remote.Host, _ *inventory.Lab, nic *inventory.NIC) error {
 	step := "look at RDMA device " + nic.Device
 	dir := portDir(nic)
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"cat", dir + "/state", dir + "/link_layer"}, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"cat", dir + "/state", dir + "/link_layer"}, Step: step, Plain: true})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (Plain) Counters(ctx context.Context, h remote.Host, nic *inventory.NIC) (m
 	step := "read the counters of " + nic.Device
 	dir := portDir(nic)
 	// rxe has no counters folder, which ends grep with 2.
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"grep", "-rs", ".", dir + "/counters", dir + "/hw_counters"}, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"grep", "-rs", ".", dir + "/counters", dir + "/hw_counters"}, Step: step, Plain: true})
 	if err != nil {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ exit 0`
 // ListPorts is who holds TCP ports of a host, for those who share the account.
 func ListPorts(ctx context.Context, h remote.Host) ([]PortHolder, error) {
 	const step = "list TCP ports"
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", listScript, "sh", epoch(time.Now())}, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", listScript, "sh", epoch(time.Now())}, Step: step, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func ClaimPorts(ctx context.Context, h remote.Host, c PortClaim) (*PortLease, er
 		args = append(args, strconv.Itoa(p))
 	}
 	const step = "claim TCP ports"
-	res, err := h.Run(ctx, remote.Cmd{Args: args, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: args, Step: step, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (l *PortLease) Release(ctx context.Context) error {
 		args = append(args, strconv.Itoa(p))
 	}
 	const step = "release TCP ports"
-	res, err := l.host.Run(ctx, remote.Cmd{Args: args, Step: step})
+	res, err := l.host.Run(ctx, remote.Cmd{Args: args, Step: step, Plain: true})
 	if err != nil {
 		return err
 	}
