@@ -79,7 +79,11 @@ func (r *Runner) agreeSwitch(doc *analysis.Document) {
 		owner := "switch." + tap.Switch + "." + port
 		tx = append(tx, r.counter(owner, "tx_roce_packets"))
 		rx = append(rx, r.counter(owner, "rx_roce_packets"))
-		ce = append(ce, r.counter(owner, "tx_ce_packets"))
+		left := r.counter(owner, "tx_ce_packets")
+		if left == nil {
+			left = r.counter(owner, "ce_marked_packets") // the same where packets come unmarked
+		}
+		ce = append(ce, left)
 	}
 	packets := sum(tx...)
 	if tap.Direction == inventory.Both {
@@ -220,7 +224,11 @@ func (r *Runner) agreeRate(doc *analysis.Document, f *FlowResult) {
 func (r *Runner) messageBytes(flow string) int {
 	for _, f := range r.plan.Flows {
 		if f.Name == flow {
-			return f.params.Size * max(f.params.QPs, 1)
+			whole := f.params.MessageSize() * max(f.params.QPs, 1)
+			if f.params.Bidirectional {
+				whole *= 2
+			}
+			return whole
 		}
 	}
 	return 0

@@ -136,11 +136,21 @@ func trimOrNone(d time.Duration) time.Duration {
 	return d
 }
 
+// sources are the hosts whose payload flows carry: both ends of those that go both ways.
 func (r *Runner) sources(flows []string) []string {
 	var out []string
 	for _, f := range r.plan.Flows {
-		if slices.Contains(flows, f.Name) && !slices.Contains(out, f.From) {
-			out = append(out, f.From)
+		if !slices.Contains(flows, f.Name) {
+			continue
+		}
+		from := []string{f.From}
+		if f.params.Bidirectional {
+			from = append(from, f.To)
+		}
+		for _, h := range from {
+			if !slices.Contains(out, h) {
+				out = append(out, h)
+			}
 		}
 	}
 	return out
@@ -230,10 +240,11 @@ func (r *Runner) matchFlows(doc *analysis.Document) map[string][]string {
 		fr := &r.result.Flows[i]
 		fr.AnalysisID = []string{}
 		src, dst := pf.fromNIC.IP.Addr().String(), pf.toNIC.IP.Addr().String()
+		alone := len(fr.qpns) == 0 && pairs[[2]string{src, dst}] == 1
 		for _, f := range doc.Flows {
-			byQP := slices.Contains(fr.qpns, f.DstQP)
-			alone := len(fr.qpns) == 0 && pairs[[2]string{src, dst}] == 1
-			if f.Src == src && f.Dst == dst && (byQP || alone) {
+			there := f.Src == src && f.Dst == dst && (alone || slices.Contains(fr.qpns, f.DstQP))
+			back := pf.params.Bidirectional && f.Src == dst && f.Dst == src && (alone || slices.Contains(fr.back, f.DstQP))
+			if there || back {
 				fr.AnalysisID = append(fr.AnalysisID, f.ID)
 			}
 		}

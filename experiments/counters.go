@@ -56,6 +56,7 @@ func (SoftwareSwitch) ResetTiming(ctx context.Context, h remote.Host, s *invento
 type counterSet struct {
 	NICs     map[string]map[string]uint64 `json:"nics"` // by host
 	Switches map[string]*fabric.Counters  `json:"switches"`
+	Linux    map[string]LinuxPorts        `json:"linux_switches,omitempty"`
 	At       time.Time                    `json:"at"`
 }
 
@@ -79,9 +80,20 @@ func (r *Runner) asked() map[*inventory.Switch]SwitchKind {
 	return found
 }
 
+// linuxSwitches are the Linux machines of the run that switch.
+func (r *Runner) linuxSwitches() []*inventory.Switch {
+	var found []*inventory.Switch
+	for _, s := range r.Lab.Switches {
+		if s.Backend == inventory.LinuxSwitch && r.hosts[s.Host] != nil {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
 // readCounters asks every NIC and switch of the run, and keeps the answers under counters/when.json.
 func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, error) {
-	set := &counterSet{NICs: map[string]map[string]uint64{}, Switches: map[string]*fabric.Counters{}, At: time.Now().UTC()}
+	set := &counterSet{NICs: map[string]map[string]uint64{}, Switches: map[string]*fabric.Counters{}, Linux: map[string]LinuxPorts{}, At: time.Now().UTC()}
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
 	for host, nic := range r.ends() {
@@ -108,6 +120,15 @@ func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, er
 			mu.Lock()
 			defer mu.Unlock()
 			set.Switches[s.Name] = c
+			return err
+		})
+	}
+	for _, s := range r.linuxSwitches() {
+		g.Go(func() error {
+			c, err := readLinuxSwitch(gctx, r.hosts[s.Host], s)
+			mu.Lock()
+			defer mu.Unlock()
+			set.Linux[s.Name] = c
 			return err
 		})
 	}
@@ -168,6 +189,15 @@ func (r *Runner) traffic(ctx context.Context) (packets, held uint64, err error) 
 	}
 	if len(switches) > 0 {
 		return packets, held, nil
+	}
+	for _, s := range r.linuxSwitches() { // other packets than the run's pass there, too: only what is held counts
+		ports, err := readLinuxSwitch(ctx, r.hosts[s.Host], s)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, p := range ports {
+			held += p[queuedPackets]
+		}
 	}
 	for host, nic := range r.ends() {
 		backend, err := r.Backends.Find(nic.Backend)
@@ -272,6 +302,24 @@ func growth(before, after *counterSet) map[string]map[string]int64 {
 	return out
 }
 
+// linuxGrowth adds what Linux switches counted, under the names of growth.
+func linuxGrowth(out map[string]map[string]int64, before, after *counterSet) {
+	if before == nil || after == nil {
+		return
+	}
+	for name, ports := range after.Linux {
+		total := map[string]int64{}
+		for port, a := range ports {
+			set := growthOf(before.Linux[name][port], a)
+			out["switch."+name+"."+port] = set
+			for k, v := range set {
+				total[k] += v
+			}
+		}
+		out["switch."+name] = total
+	}
+}
+
 // portGrowth subtracts one reading of a port from another, field by field under the JSON names; peaks are taken as they are.
 func portGrowth(before, after fabric.PortCounters) map[string]int64 {
 	set := map[string]int64{}
@@ -293,4 +341,7 @@ func portGrowth(before, after fabric.PortCounters) map[string]int64 {
 	return set
 }
 
-func (r *Result) counters(before, after *counterSet) { r.growth = growth(before, after) }
+func (r *Result) counters(before, after *counterSet) {
+	r.growth = growth(before, after)
+	linuxGrowth(r.growth, before, after)
+}

@@ -272,12 +272,26 @@ func (x *Expression) queries() (counters []string, asked []Query) {
 	return x.uses, asked
 }
 
-type spy struct {
-	value float64
-	asked []Query
+// speaksOf says that the expectation asks for a metric.
+func (x *Expression) speaksOf(metric string) bool {
+	for _, v := range []float64{0, 1} {
+		s := &spy{value: v}
+		x.Holds(s)
+		if slices.Contains(s.metrics, metric) {
+			return true
+		}
+	}
+	return false
 }
 
-func (s *spy) Value(_ string, q Query) (float64, error) {
+type spy struct {
+	value   float64
+	asked   []Query
+	metrics []string
+}
+
+func (s *spy) Value(metric string, q Query) (float64, error) {
+	s.metrics = append(s.metrics, metric)
 	if !slices.Contains(s.asked, q) {
 		s.asked = append(s.asked, q)
 	}

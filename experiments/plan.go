@@ -55,6 +55,8 @@ type PlannedFlow struct {
 	Begin    time.Duration `json:"begin_ns"` // since the first phase begins
 	Duration time.Duration `json:"duration_ns"`
 	Port     int           `json:"port"`
+	ServerAt string        `json:"server_host"` // To, but where the tool READs From: payload goes from From to To whatever the operation
+	ClientAt string        `json:"client_host"`
 	Server   []string      `json:"server"`
 	Client   []string      `json:"client"`
 
@@ -126,6 +128,9 @@ func NewPlan(p *Playbook, lab *inventory.Lab, backends nicbackends.Registry) (*P
 		if skip == "" {
 			skip = b.withoutRDCC(e)
 		}
+		if skip == "" && b.BottleneckRateBps == 0 && e.Expr.speaksOf("utilisation") {
+			skip = "the lab file gives no rate for the link that the flows share (rate: of its link or NIC)"
+		}
 		plan.Checks = append(plan.Checks, PlannedCheck{e.Name, e.Expr.Text, skip})
 	}
 	for _, h := range lab.Hosts {
@@ -188,29 +193,52 @@ func (b *planner) nic(flow, end, host string) *inventory.NIC {
 		b.doc.Errorf(spec.P("flows", flow, end), "give it one in the lab file", "host %q has no NIC in the lab", host)
 		return nil
 	}
-	return h.NICs[0]
+	n := h.NICs[0]
+	switch {
+	case !b.p.IPv6 || n.IP.Addr().Is6():
+		return n
+	case !n.IP6.IsValid():
+		b.doc.Errorf(spec.P("flows", flow, end), "give it ip6: in the lab file", "the NIC of host %q has no IPv6 address in the lab, which traffic.ipv6 asks for", host)
+		return nil
+	}
+	v6 := *n
+	v6.IP, v6.GIDIndex = n.IP6, nil // an index that the lab gives is that of the IPv4 address
+	return &v6
 }
 
 func (b *planner) flows() {
 	next := map[string]int{}
 	for _, f := range b.p.Flows {
 		from, to := b.nic(f.Name, "from", f.From), b.nic(f.Name, "to", f.To)
-		port := b.p.Ports.First + next[f.To]
-		if next[f.To]++; next[f.To] > b.p.Ports.Count {
-			b.doc.Errorf(spec.P("traffic", "ports"), "raise traffic.ports", "host %q receives more flows than its pool has ports (%d)", f.To, b.p.Ports.Count)
+		serverAt, clientAt := f.To, f.From
+		if f.Traffic.ToolName() == perftest.ReadBW {
+			serverAt, clientAt = f.From, f.To
+		}
+		port := b.p.Ports.First + next[serverAt]
+		if next[serverAt]++; next[serverAt] > b.p.Ports.Count {
+			b.doc.Errorf(spec.P("traffic", "ports"), "raise traffic.ports", "host %q has more servers of flows than its pool has ports (%d)", serverAt, b.p.Ports.Count)
 		}
 		if from == nil || to == nil {
 			continue
 		}
 		pf := PlannedFlow{Name: f.Name, From: f.From, To: f.To, Begin: b.p.Phases[f.Start].Begin, Duration: f.Duration, Port: port,
-			fromNIC: from, toNIC: to}
+			ServerAt: serverAt, ClientAt: clientAt, fromNIC: from, toNIC: to}
 		pf.params = f.Traffic
 		pf.params.Port, pf.params.Duration = port, f.Duration
-		pf.Server, pf.Client = shownArgs(pf.params.On(to).ServerArgs(), to), shownArgs(pf.params.On(from).ClientArgs(to.IP.Addr().String()), from)
+		server, client := pf.ends()
+		pf.Server, pf.Client = shownArgs(pf.params.On(server).ServerArgs(), server), shownArgs(pf.params.On(client).ClientArgs(server.IP.Addr().String()), client)
 		b.takePart(f.From, "sends "+f.Name)
 		b.takePart(f.To, "receives "+f.Name)
 		b.Flows = append(b.Flows, pf)
 	}
+}
+
+// ends are the NICs of the tool's server and client.
+func (f *PlannedFlow) ends() (server, client *inventory.NIC) {
+	if f.ServerAt == f.From {
+		return f.fromNIC, f.toNIC
+	}
+	return f.toNIC, f.fromNIC
 }
 
 func shownArgs(argv []string, nic *inventory.NIC) []string {

@@ -25,6 +25,7 @@ type Playbook struct {
 	Roles      []Role
 	Traffic    perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
 	Ports      perftest.PortRange // pool of each receiver
+	IPv6       bool               // between the ip6 addresses of NICs
 	Handler    string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
 	Diagnostic bool               // every invocation of a handler is logged
 	Setup      []Setting          // changed before, put back after
@@ -187,7 +188,9 @@ func bookHandler(file, h string) string {
 
 func (p *Playbook) buildTraffic(f *playbookFile) {
 	t := f.Traffic
-	p.Traffic = perftest.Params{Tool: t.Tool, Size: int(t.Size), QPs: t.QPs, TxDepth: t.TxDepth, MTU: t.MTU, Margin: t.Margin, RDMACM: t.RDMACM}
+	p.Traffic = perftest.Params{Tool: t.Tool, Size: int(t.Size), QPs: t.QPs, TxDepth: t.TxDepth, MTU: t.MTU, Margin: t.Margin, RDMACM: t.RDMACM,
+		RateLimitGbps: float64(t.Rate) / 1e9, Burst: t.Burst}
+	p.IPv6 = t.IPv6
 	if t.Timeout != nil {
 		p.Traffic.Timeout = *t.Timeout
 	}
@@ -208,7 +211,8 @@ var owned = map[string]string{
 	"-d": "the NIC's device in the lab file", "-x": "gid_index of the NIC in the lab file", "-p": "traffic.port", "-s": "traffic.size",
 	"-q": "traffic.qps", "-t": "traffic.tx_depth", "-m": "traffic.mtu", "-u": "traffic.timeout", "-f": "traffic.margin", "-R": "traffic.rdma_cm",
 	"-D": "the phases' `for`", "-F": "pcmlab (always given)", "--report_gbits": "pcmlab (always given)", "--tclass": "dscp and ecn of the NIC in the lab file",
-	"-T": "dscp and ecn of the NIC in the lab file", "-i": "port of the NIC in the lab file", "--out_json": "pcmlab (it parses the table)",
+	"-T": "dscp and ecn of the NIC in the lab file", "--ipv6": "traffic.ipv6", "--rate_limit": "traffic.rate_limit", "--burst_size": "traffic.burst",
+	"--rate_limit_type": "pcmlab (by the NIC's kind)", "--rate_units": "pcmlab (always Gbit/s)", "-i": "port of the NIC in the lab file", "--out_json": "pcmlab (it parses the table)",
 }
 
 // argument takes one further argument of the tool and says how many more words belonged to it.

@@ -263,7 +263,7 @@ func TestNewPlan_sixteenToOne(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			if !strings.Contains(err.Error(), "more flows than its pool has ports (15)") {
+			if !strings.Contains(err.Error(), "more servers of flows than its pool has ports (15)") {
 				t.Errorf("pool too small: %v", err)
 			}
 			continue

@@ -57,12 +57,14 @@ type FlowResult struct {
 	State      string            `json:"state"` // ok, failed, interrupted, not started
 	ToolBps    *float64          `json:"tool_goodput_bps"`
 	HWToolBps  *float64          `json:"hw_tool_goodput_bps"`
-	WindowNS   *int64            `json:"tool_window_ns"` // what the tool measured over
+	AskedBps   *float64          `json:"asked_goodput_bps,omitempty"` // traffic.rate_limit
+	WindowNS   *int64            `json:"tool_window_ns"`              // what the tool measured over
 	AnalysisID []string          `json:"analysis_ids"`
 	Failure    *perftest.Failure `json:"failure,omitempty"`
 
 	began  time.Time // the client was released
 	qpns   []uint32  // of the receiving side
+	back   []uint32  // of the other, which receives too when a flow goes both ways
 	margin time.Duration
 }
 

@@ -67,6 +67,8 @@ type window struct {
 // How long the parts of a run may take besides its phases.
 const (
 	dialTimeout  = 60 * time.Second
+	factsTimeout = time.Minute      // some hundred small commands on a busy host
+	pushTimeout  = 10 * time.Minute // pcmlab itself, over a slow connection to many hosts
 	drainTimeout = 10 * time.Second
 	undoTimeout  = 30 * time.Second
 	fetchTimeout = 15 * time.Minute // a capture of gigabytes over a slow connection
@@ -234,18 +236,20 @@ func (r *Runner) unwind(ctx context.Context) error {
 }
 
 func (r *Runner) dialAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	dial, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("not reached within %v", dialTimeout))
 	defer cancel()
+	push, cancelPush := context.WithTimeoutCause(ctx, pushTimeout, fmt.Errorf("not done within %v", pushTimeout))
+	defer cancelPush()
 	found := make([]remote.Host, len(r.plan.Hosts))
 	errs := make([]error, len(r.plan.Hosts))
 	g := errgroup.Group{}
 	g.SetLimit(16)
 	for i, ph := range r.plan.Hosts {
 		g.Go(func() error {
-			h, err := r.Dial(ctx, ph.Name)
+			h, err := r.Dial(dial, ph.Name)
 			if err == nil {
 				found[i] = h
-				if _, err = h.Binary(ctx); err != nil && r.plainWill(ph.Name) {
+				if _, err = h.Binary(push); err != nil && r.plainWill(ph.Name) {
 					if ok, why := guardedHost(h); !ok && why != "" {
 						err = nil // it gets plain commands
 					}
@@ -275,6 +279,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	found := make([]Facts, len(r.plan.Hosts))
 	dirs := make([]string, len(r.plan.Hosts))
 	leases := make([]remote.Process, len(r.plan.Hosts))
+	cut := make([]error, len(r.plan.Hosts)) // why the facts are not whole
 	g, gctx := errgroup.WithContext(ctx)
 	for i, ph := range r.plan.Hosts {
 		h := r.hosts[ph.Name]
@@ -303,11 +308,12 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			if err := mustRun(gctx, h, "make the run's folder", "mkdir", "-p", dirs[i]); err != nil {
 				return err
 			}
-			found[i], err = facts.Read(gctx, h, q)
-			return err
+			q.Plain, q.Within = true, factsTimeout
+			found[i], cut[i] = facts.Read(gctx, h, q)
+			return nil
 		})
 	}
-	err := g.Wait()
+	err := errors.Join(g.Wait(), context.Cause(ctx))
 	for i, ph := range r.plan.Hosts {
 		if lease := leases[i]; lease != nil {
 			r.onUndo("remove the run's folder on "+ph.Name, func(ctx context.Context) error {
@@ -329,6 +335,9 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	for i, ph := range r.plan.Hosts {
 		r.dirs[ph.Name] = dirs[i]
 		r.syncs[ph.Name] = syncOf(found[i])
+		if cut[i] != nil { // what is known is kept, and the rest is "unavailable"; no run fails for it
+			r.result.warn("provenance: " + cut[i].Error())
+		}
 		if err := r.bundle.WriteJSON("hosts/"+ph.Name+"/facts.json", found[i]); err != nil {
 			return err
 		}
@@ -361,9 +370,9 @@ func (r *Runner) setupNICs(ctx context.Context) error {
 	return g.Wait()
 }
 
-// mustRun is for commands whose failure is an error.
+// mustRun is for short commands whose failure is an error.
 func mustRun(ctx context.Context, h remote.Host, step string, argv ...string) error {
-	res, err := h.Run(ctx, remote.Cmd{Args: argv, Step: step})
+	res, err := h.Run(ctx, remote.Cmd{Args: argv, Step: step, Plain: argv[0] != "pcmlab"})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ type setupSpec struct {
 	File  string                      `yaml:"file" example:"/sys/class/net/eth0/mtu" doc:"file of one value, of the kernel or another; with value"`
 	Value spec.Scalar                 `yaml:"value" doc:"what is written to file, and must be read back"`
 	Dev   string                      `yaml:"dev" example:"p_r1" doc:"network interface; with tc"`
-	TC    string                      `yaml:"tc" example:"netem loss 1%" doc:"queueing discipline that becomes the root of dev, as tc takes it"`
+	TC    spec.OneOrMany[string]      `yaml:"tc" example:"netem loss 1%" doc:"queueing discipline that becomes the root of dev, as tc takes it; of several, each is inside the one before"`
+	Only  string                      `yaml:"only" enum:"roce" doc:"with tc: RoCEv2 alone goes through it, in a band of its own"`
 	Show  spec.OneOrMany[spec.Scalar] `yaml:"show" doc:"command, in words, that shows a setting and changes nothing; with do and undo"`
 	Do    spec.OneOrMany[spec.Scalar] `yaml:"do" doc:"command that changes it"`
 	Undo  spec.OneOrMany[spec.Scalar] `yaml:"undo" doc:"command that changes it back: show must then show what it did before"`
@@ -46,7 +48,7 @@ func (s setupSpec) knob() knobs.Knob {
 		}
 		return out
 	}
-	k := knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: s.TC, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
+	k := knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: strings.Join(s.TC, " | "), Only: s.Only, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
 		MLXConfig: s.MLXConfig, MLXReg: s.MLXReg, Reg: s.Reg, Indexes: s.Indexes, GetOp: s.GetOp, SetOp: s.SetOp, MLNXQoS: s.MLNXQoS}
 	for _, e := range s.Set {
 		k.Set = append(k.Set, mft.Assign{Name: e.Key, Value: string(e.Value)})

@@ -51,6 +51,9 @@ type trafficSpec struct {
 	Ports   int           `yaml:"ports" default:"100" min:"1" max:"10000" doc:"number of ports in the pool"`
 	Margin  *int          `yaml:"margin" min:"0" max:"60" doc:"seconds at both ends that the tool itself does not measure (-f)"`
 	RDMACM  bool          `yaml:"rdma_cm" doc:"connect by RDMA-CM (-R)"`
+	IPv6    bool          `yaml:"ipv6" doc:"between the ip6 addresses of the lab's NICs"`
+	Rate    units.Rate    `yaml:"rate_limit" min:"1kbit/s" example:"20Mbit/s" doc:"what the tool itself sends at most, each flow (--rate_limit)"`
+	Burst   int           `yaml:"burst" min:"1" max:"15000" doc:"messages that it sends at a time under a rate_limit (--burst_size); 1 when absent"`
 	Args    []spec.Scalar `yaml:"args" doc:"further arguments of the tool: -b, -N, -Q N, -l N, -I N, -S N, --retry_count=N"`
 }
 

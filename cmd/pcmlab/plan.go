@@ -119,8 +119,8 @@ func (e *env) printPlan(p *experiments.Plan) error {
 		fmt.Fprintf(e.stdout, "  %-4s %s\n", c.Host, shellLine(c.Command))
 	}
 	for _, f := range p.Flows {
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.To, strings.Join(f.Server, " "))
-		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.From, strings.Join(f.Client, " "))
+		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.ServerAt, strings.Join(f.Server, " "))
+		fmt.Fprintf(e.stdout, "  %-4s %s\n", f.ClientAt, strings.Join(f.Client, " "))
 	}
 	for _, c := range p.Checks {
 		if c.Skip != "" {
