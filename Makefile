@@ -9,7 +9,7 @@ LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbac
 
 export CGO_ENABLED = 0
 
-.PHONY: all setup build demo regression test check unit lab bench bench-fanout fuzz mutants cross clean
+.PHONY: all setup build demo regression test test-testbed check unit lab bench bench-fanout fuzz mutants cross clean
 
 all: build
 
@@ -30,6 +30,9 @@ regression: build ## the suite of playbooks/regression against its baselines; JU
 	done; exit $$status
 
 test: build check unit lab cross ## everything
+
+test-testbed: setup ## tests over real kernels and the real traffic tool, where ../shared/testbed is (PCMLAB_TESTBED: its state)
+	.ci/testbed
 
 check: ## formatting, vet, changelog
 	@test -z "$$(gofmt -l . )" || { echo "gofmt needed:"; gofmt -l .; exit 1; }
