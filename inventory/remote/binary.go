@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -162,6 +163,10 @@ func (h *sshHost) placeBinary(ctx context.Context) (string, error) {
 		return "", fault(Usage, "", "push pcmlab: %w", err)
 	}
 	defer f.Close()
+	// A host without SFTP gives no files either, and stays with plain commands.
+	if err := h.sftp(ctx, func(_ context.Context, c *sftp.Client) error { return c.MkdirAll(path.Dir(remotePath(dst))) }); errors.Is(err, errNoSFTP) {
+		return "", fmt.Errorf("%w: %w", errNoBinary, err)
+	}
 	// A third of the bytes, where the host has gzip; what goes wrong with it says SFTP more precisely.
 	if h.putPacked(ctx, dst, sum, f) == nil {
 		return dst, h.checkBinary(ctx, dst, sum)
