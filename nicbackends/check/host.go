@@ -97,7 +97,7 @@ func (j *judge) tools() {
 		}
 	}
 	for _, s := range j.lab.Switches {
-		if s.Host == j.host.Name && s.Backend == "" {
+		if s.Host == j.host.Name && (s.Backend == "" || s.Backend == inventory.LinuxSwitch) {
 			must = append(must, tool{"tc", "iproute2", "the switch's queues are set with it"})
 		}
 	}
