@@ -178,6 +178,13 @@ func warnings(e *env, c domain.Config) {
 	}
 }
 
+// warnPort warns of a port that is not for RDCC, where nothing else of a domain is known.
+func warnPort(e *env, port uint16) {
+	if w := domain.PortWarning(port); w != nil && !e.quiet {
+		fmt.Fprintf(e.stderr, "warning: %v\n", *w)
+	}
+}
+
 // rdccEndpoint opens an endpoint; a mistake of the system's is one of infrastructure.
 func rdccOpen(o endpoint.Options) (*endpoint.Endpoint, error) {
 	o.Fabric = receiver.Fabric{}

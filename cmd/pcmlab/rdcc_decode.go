@@ -85,6 +85,7 @@ func (e *env) rdccDecode(o *rdccDecodeOptions, args []string) error {
 	if err := checkOutput(o.output, "table", "json", "jsonl"); err != nil {
 		return err
 	}
+	warnPort(e, o.port)
 	p := &rdccPrinter{e: e, o: o}
 	in := &rdccInput{o: o, give: p.take}
 	if err := in.arguments(args); err != nil {

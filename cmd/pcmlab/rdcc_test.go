@@ -3,16 +3,24 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/capture/roce"
 	"github.com/pcmlab/pcmlab/rdcc"
+	"github.com/pcmlab/pcmlab/rdcc/domain"
 	"github.com/pcmlab/pcmlab/rdcc/rdcctest"
 )
 
@@ -60,6 +68,45 @@ func rdccFiles(dir string) error {
 		os.WriteFile(filepath.Join(dir, "one.bin"), grant, 0o644),
 		os.WriteFile(filepath.Join(dir, "three.bin"), bytes.Join([][]byte{grant, packets[6].payload, grant[:20]}, nil), 0o644),
 	)
+}
+
+// rdccPorts are two ports of 127.0.0.1 that nobody has, from the dynamic ones.
+func rdccPorts() (port, data uint16, err error) {
+	for range 100 {
+		port = uint16(domain.FirstDynamicPort + 1 + rand.IntN(domain.LastDynamicPort-domain.FirstDynamicPort-2))
+		var first, second net.PacketConn
+		if first, err = net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			continue
+		}
+		second, err = net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		first.Close()
+		if err == nil {
+			second.Close()
+			return port, port + 1, nil
+		}
+	}
+	return 0, 0, err
+}
+
+// scriptListens waits until somebody has the UDP ports of 127.0.0.1, or with ! has them no more: `listens 52001 52002`. It looks in the
+// kernel's list, since who tried to open them could be in the way of who should.
+func scriptListens(ts *testscript.TestScript, neg bool, args []string) {
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		open, err := os.ReadFile("/proc/net/udp")
+		ts.Check(err)
+		all := true
+		for _, port := range args {
+			n, err := strconv.Atoi(port)
+			ts.Check(err)
+			all = all && bytes.Contains(open, fmt.Appendf(nil, " 0100007F:%04X ", n)) != neg
+		}
+		if all {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("not within a minute: UDP ports %v", args)
+		}
+	}
 }
 
 // TestRDCCHasNoDefaultPort: nobody who has an RDCC port was not given it (Port Configuration).

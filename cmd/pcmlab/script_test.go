@@ -56,9 +56,15 @@ func TestScripts(t *testing.T) {
 			if err := os.Link(binary, filepath.Join(e.WorkDir, "alone", "pcmlab")); err != nil {
 				return err
 			}
+			port, data, err := rdccPorts()
+			if err != nil {
+				return err
+			}
+			e.Setenv("RDCC_PORT", fmt.Sprint(port))
+			e.Setenv("RDCC_DATA", fmt.Sprint(data))
 			return rdccFiles(e.WorkDir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "mkruns": mkruns},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "mkruns": mkruns, "listens": scriptListens},
 	})
 }
 

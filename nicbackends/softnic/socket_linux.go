@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
+	"github.com/pcmlab/pcmlab/rdcc/udp"
 )
 
 // mmsghdr is struct mmsghdr of sendmmsg(2) and recvmmsg(2).
@@ -89,20 +90,13 @@ func (b *batch) message(i int, m *message) {
 	// A UDP socket does not see the IP header: this is what our own NICs send.
 	*m = message{df: true, src: b.names[i].Addr, sport: binary.BigEndian.Uint16(port[:]), data: b.buffer(i)[:b.hdrs[i].n]}
 	c := b.control[i][:min(uint64(controlSize), uint64(b.hdrs[i].hdr.Controllen))]
-	for len(c) >= unix.SizeofCmsghdr {
-		h := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
-		if h.Len < unix.SizeofCmsghdr || uint64(h.Len) > uint64(len(c)) {
-			return
-		}
-		data := c[unix.SizeofCmsghdr:h.Len]
+	for level, typ, data, c, ok := udp.NextControl(c); ok; level, typ, data, c, ok = udp.NextControl(c) {
 		switch {
-		case h.Level == unix.SOL_IP && h.Type == unix.IP_TOS && len(data) >= 1:
+		case level == unix.SOL_IP && typ == unix.IP_TOS && len(data) >= 1:
 			m.tos = data[0]
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
+		case level == unix.SOL_SOCKET && typ == unix.SO_RXQ_OVFL && len(data) >= 4:
 			m.dropped = binary.NativeEndian.Uint32(data)
 		}
-		next := (int(h.Len) + unix.SizeofPtr - 1) &^ (unix.SizeofPtr - 1)
-		c = c[min(next, len(c)):]
 	}
 }
 
@@ -115,11 +109,9 @@ func (b *batch) put(i int, dst [4]byte, port uint16, tos byte, n int) {
 	h := &b.hdrs[i].hdr
 	h.Namelen = unix.SizeofSockaddrInet4
 	b.iovs[i].SetLen(n)
-	c := (*unix.Cmsghdr)(unsafe.Pointer(&b.control[i][0]))
-	c.Level, c.Type = unix.SOL_IP, unix.IP_TOS
-	c.SetLen(unix.CmsgLen(4))
-	*(*int32)(unsafe.Pointer(&b.control[i][unix.SizeofCmsghdr])) = int32(tos)
-	h.SetControllen(unix.CmsgSpace(4))
+	c := udp.AppendControl(b.control[i][:0], unix.SOL_IP, unix.IP_TOS, 4)
+	binary.NativeEndian.PutUint32(c[unix.SizeofCmsghdr:], uint32(tos))
+	h.SetControllen(len(c))
 }
 
 // sendmmsg sends messages and returns how many went out before an error; an error is that of the first.

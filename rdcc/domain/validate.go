@@ -118,8 +118,8 @@ func (c Config) Warnings() (all []Mistake) {
 	if c.Off {
 		return nil
 	}
-	if c.Port != 0 && c.Port < FirstDynamicPort {
-		all = append(all, Mistake{"port", fmt.Sprintf("%d is outside the dynamic ports, so that another service may be given it", c.Port), fmt.Sprintf("%d to %d", FirstDynamicPort, LastDynamicPort)})
+	if w := PortWarning(c.Port); w != nil {
+		all = append(all, *w)
 	}
 	if c.Protection == "" {
 		all = append(all, Mistake{"protection", "nothing is said about what keeps datagrams from outside away from the port; the specification demands one of the two", "esp or filtered"})
@@ -131,6 +131,14 @@ func (c Config) Warnings() (all []Mistake) {
 		all = append(all, Mistake{"idle", fmt.Sprintf("associations are removed after %v, the specification asks for 10 s at least", s), "10s"})
 	}
 	return all
+}
+
+// PortWarning is the warning about a port that operators should not choose (Port Configuration, decision 27); nil: none.
+func PortWarning(port uint16) *Mistake {
+	if port == 0 || port >= FirstDynamicPort {
+		return nil
+	}
+	return &Mistake{"port", fmt.Sprintf("%d is outside the dynamic ports, so that another service may be given it", port), fmt.Sprintf("%d to %d", FirstDynamicPort, LastDynamicPort)}
 }
 
 func (c Config) mistakes() (all []Mistake) {

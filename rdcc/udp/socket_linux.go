@@ -182,26 +182,19 @@ func (s *Socket) packet(i int, p *Packet) {
 	h := &b.hdrs[i].hdr
 	*p = Packet{From: s.from(&b.names[i]), Data: b.buf[i*s.size : i*s.size+int(b.hdrs[i].n)], Cut: h.Flags&unix.MSG_TRUNC != 0}
 	c := b.control[i][:min(uint64(controlSize), uint64(h.Controllen))]
-	for len(c) >= unix.SizeofCmsghdr {
-		m := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
-		if m.Len < unix.SizeofCmsghdr || uint64(m.Len) > uint64(len(c)) {
-			return
-		}
-		data := c[unix.SizeofCmsghdr:m.Len]
+	for level, typ, data, c, ok := NextControl(c); ok; level, typ, data, c, ok = NextControl(c) {
 		switch {
-		case m.Level == unix.SOL_IP && m.Type == unix.IP_TOS && len(data) >= 1:
+		case level == unix.SOL_IP && typ == unix.IP_TOS && len(data) >= 1:
 			p.TOS = data[0]
-		case m.Level == unix.IPPROTO_IPV6 && m.Type == unix.IPV6_TCLASS && len(data) >= 4:
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_TCLASS && len(data) >= 4:
 			p.TOS = uint8(binary.NativeEndian.Uint32(data))
-		case m.Level == unix.SOL_IP && m.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
+		case level == unix.SOL_IP && typ == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
 			p.Local = netip.AddrFrom4([4]byte(data[8:12]))
-		case m.Level == unix.IPPROTO_IPV6 && m.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
 			p.Local = netip.AddrFrom16([16]byte(data[:16])).Unmap()
-		case m.Level == unix.SOL_SOCKET && m.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
+		case level == unix.SOL_SOCKET && typ == unix.SO_RXQ_OVFL && len(data) >= 4:
 			s.Stats.Dropped = uint64(binary.NativeEndian.Uint32(data))
 		}
-		next := (int(m.Len) + unix.SizeofPtr - 1) &^ (unix.SizeofPtr - 1)
-		c = c[min(next, len(c)):]
 	}
 }
 
@@ -245,38 +238,27 @@ func (s *Socket) Put(n int, to netip.AddrPort, local netip.Addr, tos int) {
 	c := b.control[i][:0]
 	if tos >= 0 {
 		if to.Addr().Is4() || to.Addr().Is4In6() {
-			c = appendControl(c, unix.SOL_IP, unix.IP_TOS, 4)
+			c = AppendControl(c, unix.SOL_IP, unix.IP_TOS, 4)
 		} else {
-			c = appendControl(c, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, 4)
+			c = AppendControl(c, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, 4)
 		}
 		binary.NativeEndian.PutUint32(c[len(c)-8:], uint32(tos)) // 4 octets, and 4 to align
 	}
 	if local.IsValid() && s.wild {
 		if s.v6 {
 			at := len(c) + unix.SizeofCmsghdr
-			c = appendControl(c, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
+			c = AppendControl(c, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
 			a := local.As16()
 			copy(c[at:], a[:])
 		} else {
 			at := len(c) + unix.SizeofCmsghdr
-			c = appendControl(c, unix.SOL_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
+			c = AppendControl(c, unix.SOL_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
 			a := local.As4()
 			copy(c[at+4:], a[:])
 		}
 	}
 	h.SetControllen(len(c))
 	b.n++
-}
-
-// appendControl adds a control message of n zero octets.
-func appendControl(c []byte, level, typ int32, n int) []byte {
-	at := len(c)
-	c = c[:at+unix.CmsgSpace(n)]
-	clear(c[at:])
-	m := (*unix.Cmsghdr)(unsafe.Pointer(&c[at]))
-	m.Level, m.Type = level, typ
-	m.SetLen(unix.CmsgLen(n))
-	return c
 }
 
 // Flush sends what was put. A datagram that the kernel does not take is counted and skipped: to a protocol that repeats it
