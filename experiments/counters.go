@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -103,6 +104,11 @@ func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, er
 		}
 		g.Go(func() error {
 			c, err := backend.Counters(gctx, r.hosts[host], nic)
+			if d := r.deployed[host]; d != nil && err == nil {
+				var own map[string]uint64
+				own, err = d.Counters(gctx)
+				maps.Copy(c, own)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			set.NICs[host] = c

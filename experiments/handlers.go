@@ -2,6 +2,17 @@ package experiments
 
 import "fmt"
 
+// blind fails a handler that lives on round trips and was given none (DOCA's ZTR-RTT counters, NUM_RTT and RTT_TIMEOUT, told apart alike).
+func (c *CheckResult) blind(samples, timeouts int64) {
+	switch {
+	case c.Verdict == Skip || samples > 0:
+	case timeouts > 0:
+		c.Verdict, c.Reason = Fail, fmt.Sprintf("blind: all of %d probes were lost: the receivers do not answer them (PCC_INT_EN=0, FLEX_PARSER_PROFILE_ENABLE=10, REAL_TIME_CLOCK_ENABLE=1 there)", timeouts)
+	default:
+		c.Verdict, c.Reason = Fail, "blind: no probe was sent, so that no round trip was measured (REAL_TIME_CLOCK_ENABLE=1 and ROCE_CC_RTT_TIMESTAMP_FORMAT=2 here)"
+	}
+}
+
 // handlerChecks says for each handler of a sender whether it acted: that it was called, that its calls changed a window or
 // a rate, and that it failed for no queue pair. A handler that was loaded and did nothing is inert: what was measured is not its work.
 func (r *Runner) handlerChecks() {
@@ -32,6 +43,8 @@ func (r *Runner) handlerChecks() {
 			c.Verdict, c.Reason = Fail, "inert: it was never called (no trigger fired)"
 		case changes == 0:
 			c.Verdict, c.Reason = Fail, fmt.Sprintf("inert: none of its %d calls changed a window or a rate", runs)
+		case h.Probes:
+			c.blind(value("handler_rtt"), value("handler_rtt_timeout"))
 		}
 		r.result.Checks = append(r.result.Checks, c)
 	}

@@ -24,8 +24,12 @@ func (r *Runner) takeLocks(ctx context.Context) error {
 		if ok, _ := r.guarded(ph.Name); !ok {
 			continue // whoever else captures there is not asked
 		}
+		claims, err := r.claims(ctx, ph.Name)
+		if err != nil {
+			return err
+		}
 		wants = append(wants, locks.Want{Host: r.hosts[ph.Name], Lock: locks.Lock{ID: r.ID, Run: true, Owner: Owner(), Reason: "playbook " + r.Playbook.Name,
-			Since: now.UTC(), Expires: now.Add(r.Wait + r.plan.Duration + lockSlack).UTC(), Resources: r.plan.resources(ph.Name)}})
+			Since: now.UTC(), Expires: now.Add(r.Wait + r.plan.Duration + lockSlack).UTC(), Resources: append(r.plan.resources(ph.Name), claims...)}})
 	}
 	release, err := locks.Hold(ctx, wants, r.Wait, func(busy string) { r.event(Event{Event: "waiting", Text: busy}) })
 	var busy *locks.BusyError

@@ -78,6 +78,12 @@ func (b *planner) handlers(backends nicbackends.Registry) error {
 		if resolved, wrong = handled.Handlers(b.lab, s.nic); len(wrong) > 0 { // the files of a package have changed meanwhile
 			return wrong[0]
 		}
+		if _, ok := backend.(nicbackends.Deployer); ok && s.nic.Handlers != nil {
+			b.deploys(s)
+		}
+		if _, ok := backend.(nicbackends.Diagnosed); !ok && b.p.Diagnostic && s.nic.Handlers != nil {
+			b.doc.Errorf(spec.P("diagnostic"), "leave it out", "a %s NIC does not log the calls of its handlers", backend.Name())
+		}
 		for i, h := range resolved {
 			if h.Name != inventory.NoHandler {
 				b.Handlers = append(b.Handlers, PlannedHandler{s.host, h, flows[i]})

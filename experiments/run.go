@@ -50,13 +50,15 @@ type Runner struct {
 	failures int       // flows that failed while others went on
 	captured *runningCaptures
 	readings *readings
-	there    *analysis.Document // of captures that were analysed on their host
-	syncs    map[string]string  // what keeps each host's clock right
+	there    *analysis.Document              // of captures that were analysed on their host
+	syncs    map[string]string               // what keeps each host's clock right
+	deployed map[string]nicbackends.Deployed // handlers that a process of their host keeps in its NIC, by host
 }
 
 type undoStep struct {
-	what string
-	do   func(context.Context) error
+	what   string
+	do     func(context.Context) error
+	within time.Duration
 }
 
 type window struct {
@@ -145,6 +147,9 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 	if err := r.setupNICs(ctx); err != nil {
 		return err
 	}
+	if err := r.deployHandlers(ctx); err != nil {
+		return err
+	}
 	if err := r.setRDCC(ctx); err != nil {
 		return err
 	}
@@ -173,6 +178,7 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 		step{"stop the flows", undoTimeout, func(ctx context.Context) error { return traffic.stop(ctx) }},
 		step{"wait for the wire to be quiet", drainTimeout + undoTimeout, r.drain},
 		step{"read counters after", undoTimeout, func(ctx context.Context) (err error) { after, err = r.readCounters(ctx, "after"); return err }},
+		step{"take handlers out", deployTimeout, r.removeHandlers},
 		step{"read clocks and counters for the last time", undoTimeout, r.readings.end},
 		step{"fetch logs of handlers", fetchTimeout, r.collectCalls},
 		step{"stop captures", undoTimeout, captures.stop})
@@ -218,13 +224,13 @@ func (r *Runner) event(e Event) {
 }
 
 func (r *Runner) onUndo(what string, do func(context.Context) error) {
-	r.undo = append(r.undo, undoStep{what, do})
+	r.undo = append(r.undo, undoStep{what, do, undoTimeout})
 }
 
 func (r *Runner) unwind(ctx context.Context) error {
 	var steps []step
 	for _, u := range slices.Backward(r.undo) {
-		steps = append(steps, step{"undo: " + u.what, undoTimeout, func(ctx context.Context) error {
+		steps = append(steps, step{"undo: " + u.what, u.within, func(ctx context.Context) error {
 			if err := u.do(ctx); err != nil {
 				return fmt.Errorf("undo: %s: %w", u.what, err)
 			}

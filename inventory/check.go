@@ -41,6 +41,10 @@ func (b *builder) checkHosts() {
 			b.needed(p, "device", n.Device, "softnic0")
 			b.needed(p, "netdev", n.Netdev, "eth0")
 			b.needed(p, "backend", n.Backend, "softnic")
+			if b.doc.Has(p.With("build_on")) && n.Backend != DOCAPCC && !b.doc.Bad(b.nicPath(n, "backend")) {
+				b.doc.Errorf(b.nicPath(n, "build_on"), "leave it out, or write backend: docapcc", "a %s NIC has no programs to build", n.Backend)
+			}
+			b.hostNamed(b.nicPath(n, "build_on"), n.BuildOn)
 			if n.Netdev == "lo" {
 				b.doc.Errorf(b.nicPath(n, "netdev"), "name the NIC's own interface", "RDMA does not run on the loopback interface")
 			}

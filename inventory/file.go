@@ -58,7 +58,8 @@ type nicSettings struct {
 	Netdev   string     `yaml:"netdev" doc:"its network interface" example:"eth0" pattern:"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"`
 	Port     *int       `yaml:"port" doc:"RDMA port number; 1 when absent" min:"1" max:"254"`
 	GIDIndex *int       `yaml:"gid_index" doc:"GID table index; when absent, the RoCE v2 entry with the NIC's IP address is looked up on the host" min:"0" max:"255"`
-	Backend  string     `yaml:"backend" doc:"kind of NIC" enum:"softnic,rxe,mlx5"`
+	Backend  string     `yaml:"backend" doc:"kind of NIC; docapcc is an mlx5 whose handlers are programs of NVIDIA DOCA PCC" enum:"softnic,rxe,mlx5,docapcc"`
+	BuildOn  string     `yaml:"build_on" doc:"host of the lab with NVIDIA's compiler DPACC, which builds the programs of a docapcc NIC; its own host when absent" example:"build1" pattern:"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"`
 	Rate     units.Rate `yaml:"rate" doc:"line rate of the hardware; the link's when absent" example:"25Gbit/s" min:"1kbit/s"`
 	MTU      *int       `yaml:"mtu" doc:"MTU of the network interface; RoCE's path MTU is the largest of 256 to 4096 that fits with about 80 bytes of headers; 1500 when absent" min:"576" max:"65535" example:"4200"`
 	DSCP     *int       `yaml:"dscp" doc:"DSCP of data packets; 0 when absent" min:"0" max:"63" example:"26"`

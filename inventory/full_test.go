@@ -17,7 +17,7 @@ hosts:
     ssh: {address: h1.example.net, port: 2222, user: lab, key: /k, jump: "a,b", known_hosts: /kh}
     sudo: true
     nics:
-      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, ip6: "2001:db8::11/64", port: 2, gid_index: 3, backend: mlx5, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false,
+      - {device: mlx5_0, netdev: eth0, ip: 192.0.2.11/24, ip6: "2001:db8::11/64", port: 2, gid_index: 3, backend: docapcc, build_on: h1, rate: 25Gbit/s, mtu: 4200, dscp: 26, ecn: true, priority: 3, dcqcn: false,
          handlers: [{handler: swift, match: {to: 192.0.2.0/24, dscp: 26, qp: 2-4, role: receiver}, set: {BETA: 0.5, AI: MSS / 1024}}, {handler: bbr}]}
 switches:
   s1: {host: h1, backend: fabric, buffer: 2MiB, ecn: {kmin: 100KiB, kmax: 400KiB, pmax: 0.2}, pfc: {priorities: [3, 4], xoff: 256KiB, xon: 200KiB}}

@@ -66,7 +66,8 @@ type NIC struct {
 	IP6      netip.Prefix // a second one, of IPv6, for playbooks that ask for it; not valid: none
 	Port     int          // RDMA port number; 0 means 1
 	GIDIndex *int         // nil: resolved from sysfs (RoCE v2 whose address is IP)
-	Backend  string       // softnic, rxe, mlx5
+	Backend  string       // softnic, rxe, mlx5, docapcc
+	BuildOn  string       // host that builds the handlers of a docapcc NIC; "": its own
 	Rate     units.Rate   // line rate in hardware terms
 	MTU      int          // MTU of the network interface; 0 means 1500
 	DSCP     int          // DSCP of data packets, 0..63
@@ -76,6 +77,12 @@ type NIC struct {
 
 	Handlers []HandlerRule // PCM handlers that decide in place of the NIC's own control loop, by flow
 }
+
+// ConnectX says that it is a NIC of NVIDIA's, with its firmware, tools and driver.
+func (n *NIC) ConnectX() bool { return n.Backend == "mlx5" || n.Backend == DOCAPCC }
+
+// DOCAPCC is the backend of NICs whose handlers are programs of NVIDIA DOCA PCC.
+const DOCAPCC = "docapcc"
 
 // Switch is a switch of the lab. Its thresholds hold for each of its ports.
 type Switch struct {

@@ -119,9 +119,13 @@ func (b *builder) nic(f *fileNIC, at spec.Path) *NIC {
 	if def == nil {
 		def = &nicSettings{}
 	}
+	build := first(f.BuildOn, def.BuildOn)
+	if first(f.Backend, def.Backend) != DOCAPCC {
+		build = ""
+	}
 	return &NIC{
 		Device: first(f.Device, def.Device), Netdev: first(f.Netdev, def.Netdev), IP: f.IP, IP6: f.IP6,
-		Port: or(f.Port, or(def.Port, 1)), GIDIndex: pick(f.GIDIndex, def.GIDIndex), Backend: first(f.Backend, def.Backend),
+		Port: or(f.Port, or(def.Port, 1)), GIDIndex: pick(f.GIDIndex, def.GIDIndex), Backend: first(f.Backend, def.Backend), BuildOn: build,
 		Rate: first(f.Rate, def.Rate), MTU: or(f.MTU, or(def.MTU, 1500)), DSCP: or(f.DSCP, or(def.DSCP, 0)),
 		ECN: or(f.ECN, or(def.ECN, true)), Priority: or(f.Priority, or(def.Priority, 0)), DCQCN: pick(f.DCQCN, def.DCQCN), Handlers: b.handlerRules(&f.nicSettings, at, def),
 	}

@@ -116,8 +116,14 @@ var overrides = map[string]map[string]setter{
 		"gid_index": func(t target, v string) error { return set(&t.nic.GIDIndex, v) },
 		"port":      func(t target, v string) error { return set(&t.nic.Port, v) },
 		"rate":      func(t target, v string) error { return setValue(&t.nic.Rate, v) },
-		"backend":   func(t target, v string) error { t.nic.Backend = v; return nil },
-		"device":    func(t target, v string) error { t.nic.Device = v; return nil },
+		"backend": func(t target, v string) error {
+			t.nic.Backend = v
+			if v != DOCAPCC {
+				t.nic.BuildOn = "" // there is nothing to build
+			}
+			return nil
+		},
+		"device": func(t target, v string) error { t.nic.Device = v; return nil },
 	},
 	"link": {
 		"rate":   func(t target, v string) error { return setValue(&t.link.Rate, v) },

@@ -53,7 +53,7 @@ func hostFile(h *Host) fileHost {
 	}
 	for _, n := range h.NICs {
 		w := fileNIC{IP: n.IP, IP6: n.IP6, nicSettings: nicSettings{
-			Device: n.Device, Netdev: n.Netdev, Port: unless(max(n.Port, 1), 1), GIDIndex: pick(n.GIDIndex, nil), Backend: n.Backend, Rate: n.Rate,
+			Device: n.Device, Netdev: n.Netdev, Port: unless(max(n.Port, 1), 1), GIDIndex: pick(n.GIDIndex, nil), Backend: n.Backend, BuildOn: n.BuildOn, Rate: n.Rate,
 			MTU: unless(first(n.MTU, 1500), 1500), DSCP: unless(n.DSCP, 0), ECN: unless(n.ECN, true), Priority: unless(n.Priority, 0), DCQCN: pick(n.DCQCN, nil)}}
 		writeHandlers(&w.nicSettings, n.Handlers)
 		f.NICs = append(f.NICs, w)

@@ -35,6 +35,8 @@ type Handler struct {
 	Constants map[string]string `json:"constants"` // all, as resolved
 	Limits    []string          `json:"limits"`    // what the NIC makes of signals that it does not have as they are
 
+	Probes bool `json:"probes,omitempty"` // it lives on round trips, and the NIC measures them with probes
+
 	Mask uint64 `json:"-"` // of the controls
 }
 

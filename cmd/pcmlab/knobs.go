@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs"
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc/keeper"
 )
 
 // newKnobsCommand is what runs on a host.
@@ -18,6 +20,19 @@ func newKnobsCommand(e *env) *cobra.Command {
 		Use: "knobs", Hidden: true, Short: "Change settings of this host and put them back (pcmlab starts this itself)", DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if code := knobs.Main(c.Context(), args, e.stdout, e.stderr); code != 0 {
+				return &codedError{code, nil}
+			}
+			return nil
+		},
+	}
+}
+
+// newPCCCommand is what keeps a handler in a NIC, on its host.
+func newPCCCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use: "pcc", Hidden: true, Short: "Keep a handler in the NIC of this host (pcmlab starts this itself)", DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			if code := keeper.Main(c.Context(), args, os.Stdin, e.stdout, e.stderr); code != 0 {
 				return &codedError{code, nil}
 			}
 			return nil

@@ -60,7 +60,7 @@ func newRoot(e *env) *cobra.Command {
 	root.AddCommand(newRunCommand(e), newValidateCommand(e), newPlanCommand(e), newStatusCommand(e), newStopCommand(e), newAnalyzeCommand(e), newReportCommand(e), newRunsCommand(e),
 		newLabCommand(e), newHandlerCommand(e), newCleanupCommand(e), newCheckCommand(e), newPingCommand(e), newCountersCommand(e), newConfigCommand(e), newVersionCommand(e))
 	root.AddCommand(newCompareCommand(e), newBaselineCommand(e), newExportCommand(e), newImportCommand(e), newRDCCCommand(e))
-	root.AddCommand(newLockCommand(e), newUnlockCommand(e), newWhoCommand(e), newLocksCommand(e), newKnobsCommand(e))
+	root.AddCommand(newLockCommand(e), newUnlockCommand(e), newWhoCommand(e), newLocksCommand(e), newKnobsCommand(e), newPCCCommand(e))
 	root.AddCommand(linuxVerbs(e)...)
 	root.AddCommand(helpTopics(e)...)
 	for _, c := range allCommands(root) {

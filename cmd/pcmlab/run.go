@@ -16,6 +16,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic"
 )
@@ -23,7 +24,7 @@ import (
 // backends are the kinds of NIC that this pcmlab knows.
 func backends() nicbackends.Registry {
 	return nicbackends.NewRegistry(softnic.Backend{}, perftest.Plain{},
-		perftest.Plain{Kind: "mlx5", Can: []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC}})
+		perftest.Plain{Kind: "mlx5", Can: []nicbackends.Cap{nicbackends.ECN, nicbackends.CNP, nicbackends.CC, nicbackends.PFC}}, docapcc.Backend{Backend: perftest.Plain{}})
 }
 
 type runOptions struct {

@@ -41,7 +41,9 @@ type Cmd struct {
 	Stderr   io.Writer
 	Stdin    io.Reader // input of the command; nil: empty
 	Step     string    // what this is for, in errors: "start ib_write_bw server for h1"
-	Restore  []string  // argv that the guard runs when the command ends or its owner is lost; nil: none
+	Restore  []string  // argv that the guard runs when the command ends or its owner is lost, under sudo when the command is; nil: none
+
+	Term time.Duration // what a command that is to end has before it is killed; 0 means guard.TermWait
 }
 
 // Result is what a command left.

@@ -162,7 +162,7 @@ func skipTo(br *bufio.Reader, magic string) (noise []byte, err error) {
 func (h *sshHost) startGuarded(ctx context.Context, bin string, c Cmd) (*process, error) {
 	p := &process{
 		h: h, cmd: c, bin: bin, held: c.Hold, startedC: make(chan struct{}), done: make(chan struct{}),
-		conf: guard.Config{Run: h.pool.o.Run, Deadline: c.Deadline, Hold: c.Hold, Stdin: c.Stdin != nil, Dir: c.Dir, Env: c.Env, Restore: c.Restore, Args: c.Args},
+		conf: guard.Config{Run: h.pool.o.Run, Deadline: c.Deadline, Hold: c.Hold, Stdin: c.Stdin != nil, Dir: c.Dir, Env: c.Env, Restore: c.Restore, Args: c.Args, Term: c.Term},
 	}
 	l, ready, err := h.openLink(ctx, "exec "+quoteAll(append([]string{bin}, p.conf.Argv()...)), nil)
 	if err != nil {
@@ -175,7 +175,7 @@ func (h *sshHost) startGuarded(ctx context.Context, bin string, c Cmd) (*process
 		l.s.Close()
 		return nil, err
 	}
-	run, cancel := context.WithTimeoutCause(context.Background(), c.Deadline+margin, fmt.Errorf("no word from the guard %v after the %w", margin, ErrDeadline))
+	run, cancel := context.WithTimeoutCause(context.Background(), c.Deadline+c.Term+margin, fmt.Errorf("no word from the guard %v after the %w", margin, ErrDeadline))
 	p.cancel = cancel
 	h.mu.Lock()
 	if h.closed {

@@ -7,12 +7,15 @@ import (
 	"strings"
 )
 
-// withSudo puts sudo -n before a command, in a language whose refusals are known.
+// withSudo puts sudo -n before a command, in a language whose refusals are known, and before what undoes it.
 func withSudo(c Cmd) Cmd {
 	args := []string{"sudo", "-n", "--"}
 	args = append(args, c.Env...) // sudo drops the environment; it takes assignments where sudoers allows SETENV
 	c.Args = append(args, c.Args...)
 	c.Env = []string{"LC_ALL=C"}
+	if len(c.Restore) > 0 {
+		c.Restore = append([]string{"sudo", "-n", "--"}, c.Restore...)
+	}
 	return c
 }
 

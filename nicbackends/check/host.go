@@ -92,7 +92,7 @@ func (j *judge) tools() {
 			must = append(must, tool{"ib_write_bw", "perftest", "it makes the traffic"})
 			may = append(may, tool{"ip", "iproute2", "addresses are read with it"}, tool{"ethtool", "ethtool", "link and offloads are read with it"})
 		}
-		if n.Backend == "mlx5" && j.f.Tools["dcb"] == "" {
+		if n.ConnectX() && j.f.Tools["dcb"] == "" {
 			may = append(may, tool{"mlnx_qos", "MLNX_OFED or DOCA-Host; dcb of iproute2 does as well", "PFC and maps are read with it"})
 		}
 	}

@@ -206,8 +206,9 @@ func TestJudge_connectX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lab.Switches[0].PFC = &inventory.PFC{Priorities: []int{3}, XOff: 512 << 10, XOn: 480 << 10}
 	good := func() facts.NIC {
-		nic := lab.Host("node1").NICs[0]
+		nic := lab.Host("h1").NICs[0]
 		return facts.NIC{Device: "mlx5_0", Name: "ens1f0np0", Present: "yes", State: "ACTIVE", LinkLayer: "Ethernet", Netdev: "yes", Oper: "up", MTU: "4200", Speed: "100000",
 			PFC: "3", Trust: "dscp", DSCPMap: "26:3 48:6", ECN: "np 3, rp 3", NUMA: "0", FEC: "active RS", Offloads: "gro on", Addresses: []netip.Prefix{nic.IP},
 			GIDs: perftest.GIDTable{{Index: 3, GID: netip.AddrFrom16(nic.IP.Addr().As16()), Type: perftest.RoCEv2, Netdev: "ens1f0np0"}}}
@@ -230,7 +231,7 @@ func TestJudge_connectX(t *testing.T) {
 	} {
 		n := good()
 		tc.plant(&n)
-		found := Judge(lab, []Answer{{Host: "node1", Facts: facts.Facts{Hostname: "node1", BootID: "b", User: "lab (1000)", Sudo: "yes", NICs: []facts.NIC{n}}}})
+		found := Judge(lab, []Answer{{Host: "h1", Facts: facts.Facts{Hostname: "node1", BootID: "b", User: "lab (1000)", Sudo: "yes", NICs: []facts.NIC{n}}}})
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.What == tc.what && f.NIC == "mlx5_0" })
 		if i < 0 || found[i].Verdict != tc.want || !strings.Contains(found[i].Fix, tc.words) || tc.words != "" && !strings.Contains(found[i].Fix, "sudo ") {
 			t.Errorf("want %s %s with %q, found\n%s", tc.what, tc.want, tc.words, show(found))

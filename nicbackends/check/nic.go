@@ -179,7 +179,7 @@ func (j *judge) mtu(lab *inventory.NIC, n *facts.NIC) {
 }
 
 func (j *judge) rate(lab *inventory.NIC, n *facts.NIC) {
-	if lab.Backend != "mlx5" {
+	if !lab.ConnectX() {
 		j.say(Skip, "link rate", string(n.Speed), lab.Backend+" has no link of its own", "")
 		return
 	}
@@ -197,7 +197,7 @@ func (j *judge) rate(lab *inventory.NIC, n *facts.NIC) {
 
 // lossless are PFC, ECN and the way from a DSCP to a priority, of NICs that have such things.
 func (j *judge) lossless(lab *inventory.NIC, n *facts.NIC) {
-	if lab.Backend != "mlx5" {
+	if !lab.ConnectX() {
 		for _, what := range []string{"PFC", "ECN", "DSCP map"} {
 			j.say(Skip, what, "", lab.Backend+" has none that could be read", "")
 		}

@@ -2,15 +2,21 @@ package docapcc
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/pcmlab/pcmlab/inventory/remote/guard"
+	"github.com/pcmlab/pcmlab/inventory/remote/knobs"
 	"github.com/pcmlab/pcmlab/nicbackends/cpu"
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc/keeper"
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/handlers"
 	"github.com/pcmlab/pcmlab/pcm/handlers/handlertest"
@@ -39,7 +45,7 @@ const (
 
 	paramMTU, paramLine, paramTimeout = 0, 1, 2
 
-	flowsGiven, placesReclaimed, flowsWithout, handlersFailed, handlerRuns, rttSamples, rttTimeouts, rttNotValid = 0, 1, 2, 3, 4, 5, 6, 7
+	flowsGiven, placesReclaimed, flowsWithout, handlersFailed, handlerRuns, rttSamples, rttTimeouts, rttNotValid, rateChanges = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 	ctxPlace, ctxRate, ctxSent, ctxRTT, ctxAverage, ctxFailed = 0, 1, 2, 5, 6, 11
 )
@@ -64,7 +70,21 @@ var freestanding = []string{"-std=c11", "-ffreestanding", "-nostdlib", "-mgenera
 // tempDir holds what tests of the package share.
 var tempDir string
 
+// TestMain lets the test binary be pcmlab on the hosts.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		switch os.Args[1] {
+		case "guard":
+			os.Exit(guard.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		case "knobs":
+			os.Exit(knobs.Main(ctx, os.Args[2:], os.Stdout, os.Stderr))
+		case "pcc":
+			os.Exit(keeper.Main(ctx, os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		}
+		stop()
+	}
+	os.Unsetenv("SSH_AUTH_SOCK")
 	var err error
 	if tempDir, err = os.MkdirTemp("", "docapcc-"); err != nil {
 		panic(err)
@@ -183,15 +203,15 @@ func (e *target) run(records []record) []result {
 func (e *target) counters(records []record) ([]result, []uint64) {
 	e.Helper()
 	all := append([]record{{Kind: enableCounters}}, records...)
-	for i := range uint32(8) {
+	for i := range uint32(rateChanges + 1) {
 		all = append(all, record{Kind: readCounter, Count: i})
 	}
 	results := e.run(all)
 	var counts []uint64
-	for _, r := range results[len(results)-8:] {
+	for _, r := range results[len(results)-rateChanges-1:] {
 		counts = append(counts, r.Val)
 	}
-	return results[1 : len(results)-8], counts
+	return results[1 : len(results)-rateChanges-1], counts
 }
 
 // shellOf is p's shell for the CPU.

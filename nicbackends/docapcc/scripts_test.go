@@ -209,11 +209,14 @@ func TestDeployScript(t *testing.T) {
 	place(t, sys+"/mlx5_7/ports/1/link_layer", "InfiniBand\n")
 	fails("port 1 of mlx5_7 is InfiniBand: DOCA PCC works on Ethernet alone", 1, check...)
 	place(t, sys+"/mlx5_7/ports/1/link_layer", "Ethernet\n")
+	place(t, sys+"/mlx5_7/hca_type", "MT41692\n")
 	for _, old := range []string{"28.39.1002", "32.37.9999", "32.38.999"} {
 		place(t, sys+"/mlx5_7/fw_ver", old+"\n")
 		fails("firmware "+old+" of mlx5_7 is older than 32.38.1000", 1, check...)
 	}
-	place(t, sys+"/mlx5_7/fw_ver", "40.44.1036\n")
+	place(t, sys+"/mlx5_7/hca_type", "MT4129\n") // the floor is BlueField-3's alone
+	place(t, sys+"/mlx5_7/fw_ver", "28.39.1002\n")
+	fails("firmware 28.39.1002 of mlx5_7: floor unknown", 1, check...)
 	fails("there is no mlxconfig", 1, check...)
 	config()
 	fails("there is no mlxreg", 1, check...)

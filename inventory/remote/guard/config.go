@@ -19,6 +19,7 @@ type Config struct {
 	Hold     bool          // start the command on Go only
 	Grace    time.Duration // 0: DefaultGrace
 	Silence  time.Duration // without a word from the owner it counts as lost; 0: the constant Silence
+	Term     time.Duration // between TERM and KILL; 0: TermWait
 	Stdin    bool          // the command reads what the owner sends; otherwise its input is empty
 	Dir      string        // working directory of the command; "" the guard's own
 	Env      []string      // KEY=VALUE, added to the guard's environment
@@ -43,6 +44,9 @@ func (c Config) Argv() []string {
 	}
 	if c.Silence != 0 {
 		out = append(out, "--silence", c.Silence.String())
+	}
+	if c.Term != 0 {
+		out = append(out, "--term", c.Term.String())
 	}
 	if c.Dir != "" {
 		out = append(out, "--dir", c.Dir)
@@ -73,6 +77,7 @@ func ParseArgs(args []string) (Config, error) {
 	fs.BoolVar(&c.Hold, "hold", false, "")
 	fs.DurationVar(&c.Grace, "grace", 0, "")
 	fs.DurationVar(&c.Silence, "silence", 0, "")
+	fs.DurationVar(&c.Term, "term", 0, "")
 	fs.BoolVar(&c.Stdin, "stdin", false, "")
 	fs.StringVar(&c.Dir, "dir", "", "")
 	fs.Func("env", "", func(kv string) error {
@@ -100,8 +105,8 @@ func ParseArgs(args []string) (Config, error) {
 	if c.Deadline <= 0 {
 		return Config{}, errors.New("guard: --deadline: want a positive time, such as 30s")
 	}
-	if c.Grace < 0 || c.Silence < 0 {
-		return Config{}, fmt.Errorf("guard: --grace %v, --silence %v: want positive times", c.Grace, c.Silence)
+	if c.Grace < 0 || c.Silence < 0 || c.Term < 0 {
+		return Config{}, fmt.Errorf("guard: --grace %v, --silence %v, --term %v: want positive times", c.Grace, c.Silence, c.Term)
 	}
 	if len(c.Args) == 0 {
 		return Config{}, errors.New("guard: no command after --")

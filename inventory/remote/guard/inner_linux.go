@@ -74,7 +74,7 @@ func runInner(cfg Config, stdin io.Reader, stdout, stderr io.Writer, outerGone i
 	}
 	g.input = newInput(func() { g.postFunc(func() { g.link.beatNow() }) })
 	defer close(g.quit)
-	g.life.o = timing{deadline: cfg.Deadline, grace: cfg.Grace, silence: cfg.Silence}.withDefaults()
+	g.life.o = timing{deadline: cfg.Deadline, grace: cfg.Grace, silence: cfg.Silence, term: cfg.Term}.withDefaults()
 
 	sig := make(chan os.Signal, 8)
 	signal.Notify(sig, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)

@@ -54,7 +54,7 @@ func runOuter(cfg Config, stdin, stdout, stderr *os.File) int {
 			return ws.ExitStatus()
 		}
 		_, name := decode(ws)
-		killRest(fam, sig, TermWait)
+		killRest(fam, sig, max(cfg.Term, TermWait))
 		cleanAfterInner(cfg, fam, sig, name)
 		fmt.Fprintf(stderr, "guard: the inner guard was ended by signal %s; all that it had started was stopped\n", name)
 		return 125

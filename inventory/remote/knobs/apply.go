@@ -33,7 +33,7 @@ func Apply(ctx context.Context, dir, run, owner string, list []Knob) (*Journal, 
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	j := &Journal{Run: run, Owner: owner, Began: time.Now().UTC(), Holder: process.This(), file: journalFile(dir, run)}
+	j := &Journal{Run: run, Owner: owner, Began: time.Now().UTC(), Holder: process.This(), file: journalFile(dir, run, "")}
 	for _, k := range list {
 		if err := j.change(ctx, k); err != nil {
 			return nil, errors.Join(fmt.Errorf("%v: %w", k, err), j.Restore(context.WithoutCancel(ctx)))

@@ -1,6 +1,7 @@
 package knobs
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +21,8 @@ type Journal struct {
 	Run    string     `json:"run"`
 	Owner  string     `json:"owner"` // user@machine of the orchestrator
 	Began  time.Time  `json:"began"`
-	Holder process.ID `json:"holder"` // the process of this host whose end is the end of the changes
+	Part   string     `json:"part,omitempty"` // of a run that has several on one host
+	Holder process.ID `json:"holder"`         // the process of this host whose end is the end of the changes
 	Steps  []Step     `json:"steps"`
 
 	file string
@@ -44,9 +47,12 @@ func Dir() string {
 	return filepath.Join(cache, "pcmlab", "knobs")
 }
 
-// journalFile is one a run and host: virtual hosts of one machine share its disk.
-func journalFile(dir, run string) string {
+// journalFile is one a run, part and host: virtual hosts of one machine share its disk.
+func journalFile(dir, run, part string) string {
 	host, _ := os.Hostname()
+	if part != "" {
+		run += "+" + part
+	}
 	return filepath.Join(dir, url.PathEscape(run)+"@"+url.PathEscape(host)+".json")
 }
 
@@ -78,7 +84,39 @@ func (j *Journal) save() error {
 }
 
 // load reads the journal of a run; fs.ErrNotExist: it has none here.
-func load(dir, run string) (*Journal, error) { return read(journalFile(dir, run)) }
+func load(dir, run string) (*Journal, error) { return read(journalFile(dir, run, "")) }
+
+// Promise notes a change that the caller is about to make and to undo itself, as a part of a run of its own: when it does not come to that, whoever
+// comes next restores as for any other knob. before is what the knob shows now.
+func Promise(dir, run, owner, part string, k Knob, before string) (*Journal, error) {
+	if err := k.Validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of journals: %w", err)
+	}
+	j := &Journal{Run: run, Owner: owner, Part: part, Began: time.Now().UTC(), Holder: process.This(), Steps: []Step{{Knob: k, Before: before}}, file: journalFile(dir, run, part)}
+	if _, err := os.Stat(j.file); err == nil {
+		return nil, fmt.Errorf("run %s has a part %s here already", run, part)
+	}
+	if err := j.save(); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return j, nil
+}
+
+// restoreRun puts back what a run changed, the last part first, but not what a living process still holds.
+func restoreRun(ctx context.Context, dir, run string) error {
+	all, err := List(dir)
+	slices.SortStableFunc(all, func(a, b *Journal) int { return b.Began.Compare(a.Began) })
+	errs := []error{err}
+	for _, j := range all {
+		if j.Run == run && !j.Holder.Alive() {
+			errs = append(errs, j.Restore(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 func read(file string) (*Journal, error) {
 	data, err := os.ReadFile(file)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -44,14 +43,7 @@ func serve(ctx context.Context, dir string, args []string, stdout io.Writer) err
 		found = slices.DeleteFunc(found, func(j *Journal) bool { return j.Holder.Alive() })
 		return errors.Join(json.NewEncoder(stdout).Encode(append([]*Journal{}, found...)), err)
 	case len(args) == 2 && args[0] == "restore":
-		j, err := load(dir, args[1])
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		}
-		return j.Restore(ctx)
+		return restoreRun(ctx, dir, args[1])
 	case len(args) == 2 && args[0] == "hold":
 		var o order
 		if err := json.Unmarshal([]byte(args[1]), &o); err != nil {

@@ -13,7 +13,7 @@ import (
 // Resource is what a lock holds on a host.
 type Resource struct {
 	Kind  Kind   `json:"kind"`
-	Name  string `json:"name,omitempty"`  // of a NIC: its network interface, else its RDMA device
+	Name  string `json:"name,omitempty"`  // of a NIC: its network interface, else its RDMA device; of PCC contexts: the NIC's GUID, the owner's PCI address
 	First int    `json:"first,omitempty"` // of ports
 	Last  int    `json:"last,omitempty"`
 }
@@ -27,13 +27,18 @@ const (
 	Use   Kind = "use"
 	NIC   Kind = "nic"
 	Ports Kind = "ports"
+
+	// The contexts in which programs of NVIDIA DOCA PCC run: that of the reaction point is one for a whole NIC, however many ports and
+	// interfaces it has, and that of the notification point one for each owner of an embedded switch (DOCA PCC guide, 3.3).
+	PCCRP Kind = "pcc-rp"
+	PCCNP Kind = "pcc-np"
 )
 
 // String is the resource as people read it: "host", "nic eth0", "ports 18515-18578".
 func (r Resource) String() string {
 	switch r.Kind {
-	case NIC:
-		return "nic " + r.Name
+	case NIC, PCCRP, PCCNP:
+		return string(r.Kind) + " " + r.Name
 	case Ports:
 		return fmt.Sprintf("ports %d-%d", r.First, r.Last)
 	}
@@ -48,7 +53,7 @@ func Parse(s string) (Resource, error) {
 		if rest == "" {
 			return r, nil
 		}
-	case NIC:
+	case NIC, PCCRP, PCCNP:
 		if rest != "" {
 			return r, nil
 		}
@@ -60,7 +65,7 @@ func Parse(s string) (Resource, error) {
 			return Resource{Kind: Ports, First: int(a), Last: int(b)}, nil
 		}
 	}
-	return Resource{}, fmt.Errorf("resource %q: want host, use, nic NAME or ports FIRST-LAST", s)
+	return Resource{}, fmt.Errorf("resource %q: want host, use, nic NAME, pcc-rp NAME, pcc-np NAME or ports FIRST-LAST", s)
 }
 
 // overlaps says that two cannot be held by different holders at once.
@@ -70,7 +75,7 @@ func (r Resource) overlaps(o Resource) bool {
 		return true
 	case r.Kind != o.Kind || r.Kind == Use:
 		return false
-	case r.Kind == NIC:
+	case r.Kind != Ports:
 		return r.Name == o.Name
 	}
 	return r.First <= o.Last && o.First <= r.Last

@@ -47,6 +47,11 @@ func TestTake_table(t *testing.T) {
 		{"ports side by side", ofRun("r1", "a@a", ports(100, 109)), ofRun("r2", "b@b", ports(110, 119)), ""},
 		{"ports that touch", ofRun("r1", "a@a", ports(100, 110)), ofRun("r2", "b@b", ports(110, 119)), "run r1 of a@a holds ports 100-110"},
 		{"ports within ports", ofRun("r1", "a@a", ports(100, 200)), ofRun("r2", "b@b", ports(110, 119)), "holds ports 100-200"},
+		// The reaction point is one for a whole NIC: handlers cannot go into its two ports at once, though traffic can.
+		{"two ports of one NIC with handlers", ofRun("r1", "a@a", nic("eth0"), Resource{Kind: PCCRP, Name: "0c42"}), ofRun("r2", "b@b", nic("eth1"), Resource{Kind: PCCRP, Name: "0c42"}), "run r1 of a@a holds pcc-rp 0c42"},
+		{"handlers on one port, traffic on the other", ofRun("r1", "a@a", nic("eth0"), Resource{Kind: PCCRP, Name: "0c42"}), ofRun("r2", "b@b", nic("eth1")), ""},
+		{"reaction and notification point", ofRun("r1", "a@a", Resource{Kind: PCCRP, Name: "0c42"}), ofRun("r2", "b@b", Resource{Kind: PCCNP, Name: "0c42"}), ""},
+		{"two owners of e-switches of one NIC", ofRun("r1", "a@a", Resource{Kind: PCCNP, Name: "0000:17:00.0"}), ofRun("r2", "b@b", Resource{Kind: PCCNP, Name: "0000:17:00.1"}), ""},
 		{"a person named as a run", person("r1", whole), ofRun("r1", "bob@b", use), "r1 holds host"},
 	} {
 		s := store(t, noon)

@@ -88,6 +88,8 @@ check() {
 	layer=$(cat "$sysfs/$device/ports/1/link_layer" 2>/dev/null || echo unknown)
 	[ "$layer" = Ethernet ] || die "port 1 of $device is $layer: DOCA PCC works on Ethernet alone"
 	fw=$(cat "$sysfs/$device/fw_ver" 2>/dev/null || echo 0)
+	# The published floor is BlueField-3's (device id 41692); for other families there is none, and theirs is not to be guessed from it.
+	[ "$(cat "$sysfs/$device/hca_type" 2>/dev/null)" = MT41692 ] || { say "firmware $fw of $device: floor unknown, none is published for this family"; fw=32.38.1000; }
 	old=$(printf '%s 32.38.1000\n' "$fw" | awk '{ split($1, a, "."); split($2, b, "."); for (i = 1; i <= 3; i++) if (a[i] + 0 != b[i] + 0) { print (a[i] + 0 < b[i] + 0); exit } print 0 }')
 	[ "$old" = 0 ] || die "firmware $fw of $device is older than 32.38.1000, from which on it runs programs: update it"
 	tool mlxconfig

@@ -48,7 +48,7 @@ _Static_assert(PCM_US_TICKS * PCM_TICK_PS == 1000000 && PCM_RATE_TICKS * PCM_TIC
 enum pcm_parameter { PCM_PARAM_MTU, PCM_PARAM_LINE, PCM_PARAM_PROBE_TIMEOUT, PCM_PARAMS };
 enum pcm_counter {
 	PCM_COUNT_FLOWS, PCM_COUNT_RECLAIMED, PCM_COUNT_NO_PLACE, PCM_COUNT_FAILED, PCM_COUNT_RUNS,
-	PCM_COUNT_RTT, PCM_COUNT_RTT_TIMEOUT, PCM_COUNT_RTT_NOT_VALID, PCM_COUNTERS
+	PCM_COUNT_RTT, PCM_COUNT_RTT_TIMEOUT, PCM_COUNT_RTT_NOT_VALID, PCM_COUNT_CHANGES, PCM_COUNTERS
 };
 
 static const struct {
@@ -66,6 +66,7 @@ static const char pcm_counter_names[PCM_COUNTERS][80] = {
 	"FLOWS, that were given a place", "RECLAIMED, places of idle flows given to others", "NO_PLACE, flows left at line rate",
 	"FAILED, handlers that were stopped", "RUNS, of handlers; above 256 of a flow in lots of 256", "RTT, samples",
 	"RTT_TIMEOUT, probes without an answer", "RTT_NOT_VALID, samples that were not above 0",
+	"CHANGES, of the rate by a run that RUNS counts",
 };
 #define PCM_TEXT(T) (uint32_t)sizeof(T), (uint64_t)(uintptr_t)(T)
 
@@ -423,13 +424,16 @@ static void pcm_event(uint32_t *ctx, doca_pcc_dev_event_t *event, uint32_t slot,
 	}
 
 	const bool stopped = c->failed;
+	const uint32_t was = ctx[PCM_CTX_RATE];
+	bool counted = false; /* this run, by RUNS */
 	const uint64_t fired = pcm_core_step(c, now);
 
 	if (fired) {
 		const uint32_t runs = ++ctx[PCM_CTX_RUNS];
 
 		ctx[PCM_CTX_FIRED] = (uint32_t)fired;
-		if (runs <= 256 || runs % 256 == 0) /* a counter of all threads is not for every run */
+		counted = runs <= 256 || runs % 256 == 0; /* a counter of all threads is not for every run */
+		if (counted)
 			pcm_count(counters, PCM_COUNT_RUNS, runs <= 256 ? 1 : 256);
 	}
 	if (c->failed && !stopped) {
@@ -445,6 +449,8 @@ static void pcm_event(uint32_t *ctx, doca_pcc_dev_event_t *event, uint32_t slot,
 #endif
 	if (begun || (!c->failed && (fired || sampled)))
 		ctx[PCM_CTX_RATE] = pcm_rate(c, ctx[PCM_CTX_AVERAGE], pcm_line(ev.port_num, params));
+	if (counted && !begun && ctx[PCM_CTX_RATE] != was)
+		pcm_count(counters, PCM_COUNT_CHANGES, 1);
 	results->rate = ctx[PCM_CTX_RATE];
 	results->rtt_req = probe;
 #ifdef PCM_DIAGNOSE

@@ -108,7 +108,7 @@ static int open_device(const char *name, struct doca_dev **dev)
 			continue;
 		e = doca_devinfo_get_is_pcc_supported(list[i]);
 		if (e != DOCA_SUCCESS) {
-			fprintf(stderr, "pcm_load: device %s does not take programmable congestion control: %s (USER_PROGRAMMABLE_CC=1 and a power cycle; Ethernet; firmware from 32.38.1000 on)\n",
+			fprintf(stderr, "pcm_load: device %s does not take programmable congestion control: %s (USER_PROGRAMMABLE_CC=1 and a power cycle; Ethernet; on BlueField-3 firmware from 32.38.1000 on)\n",
 				name, doca_error_get_descr(e));
 			code = 1;
 			break;
