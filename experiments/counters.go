@@ -104,13 +104,18 @@ func (r *Runner) readCounters(ctx context.Context, when string) (*counterSet, er
 		}
 		g.Go(func() error {
 			c, err := backend.Counters(gctx, r.hosts[host], nic)
+			var own map[string]uint64
+			var lost error
 			if d := r.deployed[host]; d != nil && err == nil {
-				var own map[string]uint64
-				own, err = d.Counters(gctx)
-				maps.Copy(c, own)
+				own, lost = d.Counters(gctx)
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			if lost != nil { // absent, not an end of the run: that the handler is gone is judged by itself
+				r.result.warn("handler's counters on " + host + ": " + lost.Error())
+			} else if len(own) > 0 && c != nil {
+				maps.Copy(c, own)
+			}
 			set.NICs[host] = c
 			return err
 		})

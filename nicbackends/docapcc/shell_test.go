@@ -490,3 +490,16 @@ func expected(flow string, threads, flows, events int) int {
 	}
 	return count
 }
+
+// TestCounters_changes: a run that made another rate is counted, the first one of a flow not, which only begins it.
+func TestCounters_changes(t *testing.T) {
+	e := build(t, counting(t))
+	var trace []record
+	for i := range uint64(6) {
+		trace = append(trace, record{Flow: 1, Kind: ack, Time: 1000 * (i + 1), Count: 1})
+	}
+	trace = append(trace, record{Flow: 1, Kind: tx, Time: 9000, Count: 1}) // runs nothing
+	if _, counts := e.counters(trace); counts[handlerRuns] != 6 || counts[rateChanges] != 5 {
+		t.Errorf("%d runs, %d changes; want 6 and 5", counts[handlerRuns], counts[rateChanges])
+	}
+}
