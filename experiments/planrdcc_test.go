@@ -47,7 +47,7 @@ func rdccPlan(t *testing.T, book string, lab *inventory.Lab, sets ...Param) (*Pl
 	return NewPlan(p, lab, nicbackends.NewRegistry(softnic.Backend{}, capsOnly{nil, "rxe", nil}))
 }
 
-// What the parameters amount to is arithmetic on the lab file: 25 Gbit/s, four links of 5.9 us, two packets of 4150 B at each of two hops, and
+// What the parameters amount to is arithmetic on the lab file: 25 Gbit/s, four links of 8.075 us, two packets of 4150 B at each of two hops, and
 // 2 ms of the lab's own time for software, a 400th of it on hardware.
 func TestPlan_rdccAmounts(t *testing.T) {
 	plan, err := rdccPlan(t, rdccBook, loadLab(t, "virtual-9.yaml"))
@@ -59,7 +59,7 @@ func TestPlan_rdccAmounts(t *testing.T) {
 		t.Fatalf("r1 has no gate: %+v", plan.RDCC)
 	}
 	a := *g.Amounts
-	rtt := 4*5900*time.Nanosecond + 2*1328*time.Nanosecond + 5*time.Microsecond
+	rtt := 4*8075*time.Nanosecond + 2*1328*time.Nanosecond + 5*time.Microsecond
 	bdp := int64(float64(25e9) / 8 * rtt.Seconds())
 	want := RDCCAmounts{LineRateBps: 25e9, BaseRTTNS: int64(rtt), BDP: bdp, G: 2 * bdp, Gu: 2 * bdp / 4, Gs: 2*bdp - 2*bdp/4, U: 2 * bdp / 4 / 2, JNS: int64(rtt) / 2, LifetimeNS: int64(4 * rtt),
 		Backlog: 2 * bdp, CreditUnit: 4096, Segment: 8192, Senders: 2, PacketBytes: 4154, CapacityBps: a.CapacityBps, BuiltRTTNS: int64(rtt) * 400, BuiltJNS: int64(rtt) / 2 * 400,
@@ -185,7 +185,7 @@ func TestPlan_rdccNotes(t *testing.T) {
 	}{
 		{"rdcc.port", "4000", "4000 is outside the dynamic ports"},
 		{"rdcc.G", "0.5*BDP", "less than a bandwidth-delay product"},
-		{"rdcc.G", "400KiB", "more than the buffer of switch sw (192KiB)"},
+		{"rdcc.G", "400KiB", "more than the buffer of switch sw (250000B)"},
 		{"rdcc.Gu", "1*BDP", "more than a quarter of G"},
 		{"rdcc.U", "48KiB", "2 senders with U = 49152 B need more than Gu"},
 	} {
@@ -241,7 +241,7 @@ func TestCells_rdcc(t *testing.T) {
 		got = append(got, text)
 		inputs[c.Inputs] = true
 	}
-	want := []string{"G 195350 U 24418 J 15.628µs", "off", "G 293025 U 36628 J 15.628µs", "G 195350 U 4096 J 62.512µs"}
+	want := []string{"G 249724 U 31215 J 19.978µs", "off", "G 374586 U 46823 J 19.978µs", "G 249724 U 4096 J 79.912µs"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
