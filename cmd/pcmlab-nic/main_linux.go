@@ -29,7 +29,7 @@ func main() {
 	case "serve":
 		os.Exit(serve(os.Args[2:]))
 	case "replay":
-		os.Exit(replay(os.Args[2:], os.Stdout))
+		os.Exit(replay(os.Args[2:]))
 	}
 	fmt.Fprint(os.Stderr, usage)
 	os.Exit(2)

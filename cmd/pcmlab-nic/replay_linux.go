@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 
+	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
+
 	"github.com/pcmlab/pcmlab/pcm"
 	"github.com/pcmlab/pcmlab/pcm/shell"
 	"github.com/pcmlab/pcmlab/pcm/trace"
 )
 
 // replay runs the events of a trace through a shell and says, one JSON line each, what the flow is to do after them.
-func replay(args []string, stdout io.Writer) int {
+func replay(args []string) int {
 	flags := flag.NewFlagSet("pcmlab-nic replay", flag.ContinueOnError)
 	object := flags.String("shell", "", "shared object")
 	file := flags.String("trace", "", "trace")
@@ -23,11 +26,37 @@ func replay(args []string, stdout io.Writer) int {
 		fmt.Fprint(os.Stderr, usage)
 		return 2
 	}
-	if err := replayFile(*object, *file, *seed, *each, stdout); err != nil {
+	said, err := apart()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 3
+	}
+	defer flushC()
+	if err := replayFile(*object, *file, *seed, *each, said); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return 3
 	}
 	return 0
+}
+
+// apart keeps what handlers print out of what this program says: their standard output is its standard error.
+func apart() (io.Writer, error) {
+	fd, err := unix.Dup(1)
+	if err == nil {
+		err = unix.Dup2(2, 1)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "stdout"), nil
+}
+
+// flushC writes what handlers have printed and the C library has kept: no exit function of C runs at the end of a program in Go.
+func flushC() {
+	if f, err := purego.Dlsym(purego.RTLD_DEFAULT, "fflush"); err == nil {
+		purego.SyscallN(f, 0)
+	}
 }
 
 func replayFile(object, file string, seed uint64, each bool, stdout io.Writer) error {

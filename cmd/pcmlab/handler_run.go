@@ -91,7 +91,7 @@ func (e *env) runHandlerRun(c *cobra.Command, o *replayOptions, name, file strin
 		if err != nil {
 			return err
 		}
-		rows, err := replay(c.Context(), loader, object, file, o.seed, false)
+		rows, err := replay(c.Context(), loader, object, file, o.seed, false, e.stderr)
 		if err != nil {
 			return err
 		}
@@ -117,8 +117,9 @@ func checkTrace(file string) error {
 	return nil
 }
 
-// replay has pcmlab-nic run the handler in a process of its own, since one that crashes takes its process along.
-func replay(ctx context.Context, loader, object, file string, seed uint64, each bool) ([]replayed, error) {
+// replay has pcmlab-nic run the handler in a process of its own, since one that crashes takes its process along. What the handler prints
+// goes to printed.
+func replay(ctx context.Context, loader, object, file string, seed uint64, each bool, printed io.Writer) ([]replayed, error) {
 	args := []string{"replay", "--shell", object, "--trace", file, "--seed", fmt.Sprint(seed)}
 	if each {
 		args = append(args, "--each")
@@ -132,12 +133,13 @@ func replay(ctx context.Context, loader, object, file string, seed uint64, each 
 	}
 	rows, broken := parseReplay(&out)
 	if err == nil && broken == nil {
+		_, _ = said.WriteTo(printed)
 		return rows, nil
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && (exit.ExitCode() == 2 && bytes.Contains(said.Bytes(), []byte("SIG")) || exit.ExitCode() < 0) {
 		if !each { // once more, to know where
-			return replay(ctx, loader, object, file, seed, true)
+			return replay(ctx, loader, object, file, seed, true, printed)
 		}
 		signal := exit.ProcessState.String()
 		for _, s := range []string{"SIGFPE", "SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT"} {
