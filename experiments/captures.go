@@ -46,8 +46,8 @@ type tapFile struct {
 	made string // the name that the program gave it
 }
 
-// captureReady is how long a tap may take until it listens.
-const captureReady = 15 * time.Second
+// captureReady is how long a tap may take until it listens: on a slow host a program of this size takes several seconds to start.
+const captureReady = 45 * time.Second
 
 // startCaptures starts every tap and returns when each has said that it listens: taps are ready before the first packet.
 func (r *Runner) startCaptures(ctx context.Context) (*runningCaptures, error) {

@@ -72,7 +72,7 @@ const (
 	factsTimeout = time.Minute      // some hundred small commands on a busy host
 	pushTimeout  = 10 * time.Minute // pcmlab itself, over a slow connection to many hosts
 	drainTimeout = 10 * time.Second
-	undoTimeout  = 30 * time.Second
+	undoTimeout  = 60 * time.Second
 	fetchTimeout = 15 * time.Minute // a capture of gigabytes over a slow connection
 )
 

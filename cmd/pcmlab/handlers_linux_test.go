@@ -210,7 +210,7 @@ func TestRun_everyHandler(t *testing.T) {
 	h := newHome(t)
 	h.needLab()
 	refused := map[string]string{"reps": "entropy", "ops": "entropy", "ecmp": "entropy", "strack": "entropy", "strack_light": "entropy", "plb": "entropy", "flowlet": "entropy",
-		"eqds": "credit", "rtt_template": "RTT probes"}
+		"eqds": "credit"}
 	var run []string
 	for _, name := range handlers.Names() {
 		if refused[name] == "" {
@@ -225,7 +225,7 @@ func TestRun_everyHandler(t *testing.T) {
 	if out := h.run("plan", repo("playbooks/incast-3to1.yaml"), "-i", repo("labs/virtual-4.yaml"), "--set", "handler=dctcp"); strings.Count(out.stdout, "note: handler dctcp on a softnic NIC: ECN (PCM_SIG_ECN): RoCE echoes no marks") != 1 {
 		t.Errorf("the plan does not say what dctcp takes for marks: %+v", out)
 	}
-	if len(run) < 14 {
+	if len(run) < 15 {
 		t.Fatalf("only %v are run", run)
 	}
 	const book = `playbook: every-handler

@@ -53,7 +53,7 @@ const (
 	TermWait       = 2 * time.Second
 	killWait       = 6 * time.Second // a killed process still needs the processor to die
 	unmetGrace     = time.Second
-	restoreWait    = 10 * time.Second
+	restoreWait    = 90 * time.Second // for several settings, each of which may take 20 s (inventory/remote/knobs)
 )
 
 type phase int
