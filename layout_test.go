@@ -183,7 +183,7 @@ func TestNoFixedSleeps(t *testing.T) {
 		for i, line := range strings.Split(string(data), "\n") {
 			code, _, _ := strings.Cut(line, "//")
 			if strings.Contains(code, "time.Sleep(") {
-				t.Errorf("%s:%d: a fixed sleep: wait for the condition with a deadline instead", path, i+1)
+				t.Errorf("%s:%d: a fixed sleep: wait for the condition with a deadline (internal/testwait)", path, i+1)
 			}
 		}
 		return nil

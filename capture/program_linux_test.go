@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // output is a stream that is read while it is written.
@@ -28,22 +30,6 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, limit time.Duration, cond func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %v for %s", limit, what)
-		case <-tick.C:
-		}
-	}
 }
 
 // The programs of others, as they are started and ended on hosts: every packet that the filter asks for is in their files, tagged ones too, and what they say they counted is what is there.
@@ -67,7 +53,7 @@ func TestProgram_loseNothing(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, string(p)+" to listen: "+said.String(), 20*time.Second, func() bool { return strings.Contains(said.String(), p.Ready()) })
+			testwait.For(t, 20*time.Second, string(p)+" to listen: "+said.String(), func() bool { return strings.Contains(said.String(), p.Ready()) })
 			var frames [][]byte
 			want := 0
 			for i := range 3000 {
@@ -100,7 +86,7 @@ func TestProgram_loseNothing(t *testing.T) {
 				return paths, size
 			}
 			last, since := int64(-1), time.Now()
-			eventually(t, "its files to rest", 30*time.Second, func() bool {
+			testwait.For(t, 30*time.Second, "its files to rest", func() bool {
 				_, size := files()
 				if size != last {
 					last, since = size, time.Now()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/inventory/fabric"
 	"github.com/pcmlab/pcmlab/nicbackends/softnic"
 )
@@ -92,7 +93,7 @@ func benchHostToHost(b *testing.B, pairs int) {
 
 // listening waits until ib_write_bw listens on a host.
 func (h *home) listening(host string) {
-	waitFor(h.t, 20*time.Second, "ib_write_bw listens on "+host, func() bool {
+	testwait.For(h.t, 20*time.Second, "ib_write_bw listens on "+host, func() bool {
 		return h.run("lab", "exec", "--lab", "fast", host, "--", "grep", "-qi", ":4853 .* 0A", "/proc/net/tcp", "/proc/net/tcp6").code == 0
 	})
 }

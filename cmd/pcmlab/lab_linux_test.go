@@ -15,6 +15,7 @@ import (
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // home is a place of its own for one test: labs, caches and runs of others are not seen there.
@@ -276,24 +277,10 @@ func TestRun_withoutControl(t *testing.T) {
 	}
 }
 
-// waitFor waits until ok, or fails after limit.
-func waitFor(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-		<-tick.C
-	}
-}
-
 // timeline waits until the timeline of the only run in a folder holds a word.
 func (h *home) timeline(out, word string) {
 	h.t.Helper()
-	waitFor(h.t, 60*time.Second, "timeline: "+word, func() bool {
+	testwait.For(h.t, 60*time.Second, "timeline: "+word, func() bool {
 		files, _ := filepath.Glob(filepath.Join(out, "*", "timeline.jsonl"))
 		if len(files) == 0 {
 			return false
@@ -346,7 +333,7 @@ func TestRun_killed(t *testing.T) {
 			h.finish(s)
 			killed := time.Now()
 			for _, host := range []string{"h1", "h2", "h3", "r1", "sw"} {
-				waitFor(t, 10*time.Second-time.Since(killed), "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
+				testwait.For(t, 10*time.Second-time.Since(killed), "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
 			}
 			t.Logf("all gone %v after the kill", time.Since(killed).Round(10*time.Millisecond))
 			if left := h.run("lab", "exec", "--lab", "up", "sw", "--", "sh", "-c", "ls ~/.cache/pcmlab/runs 2>/dev/null"); strings.TrimSpace(left.stdout) != "" {
@@ -384,7 +371,7 @@ func TestRun_interrupted(t *testing.T) {
 		t.Error(err)
 	}
 	for _, host := range []string{"h1", "r1", "sw"} {
-		waitFor(t, 10*time.Second, "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
+		testwait.For(t, 10*time.Second, "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // tinySweep is the shortest sweep there is: one second a run, which is the least that the tool counts, and no capture, which a busy machine
@@ -156,7 +157,7 @@ func TestSweep_killed(t *testing.T) {
 		k.sweep(fmt.Sprintf("killed%d", round), calm)
 		t.Logf("sweep %d: %d kills hit it", round, k.hits-before)
 	}
-	waitFor(t, 15*time.Second, "labs of dead runs are gone", func() bool { return strings.Contains(h.run("lab", "ls", "-o", "json").stdout, `"labs": []`) })
+	testwait.For(t, 15*time.Second, "labs of dead runs are gone", func() bool { return strings.Contains(h.run("lab", "ls", "-o", "json").stdout, `"labs": []`) })
 }
 
 // killer kills sweeps.
@@ -306,7 +307,7 @@ func TestRun_detached(t *testing.T) {
 		t.Fatalf("exit %d, %v\n%s%s", o.code, err, o.stdout, o.stderr)
 	}
 	var row statusRow
-	waitFor(t, time.Minute, "a phase begins", func() bool { row = h.status(out); return row.Phase != nil && *row.Phase == "all" })
+	testwait.For(t, time.Minute, "a phase begins", func() bool { row = h.status(out); return row.Phase != nil && *row.Phase == "all" })
 	if row.State != "running" || row.PID != d.PID || row.Run != d.Run || row.Trial != 1 || row.Trials != 2 || len(row.Params) != 1 {
 		t.Errorf("status %+v", row)
 	}
@@ -318,7 +319,7 @@ func TestRun_detached(t *testing.T) {
 		t.Errorf("a second one: exit %d\n%s", o.code, o.stderr)
 	}
 	syscall.Kill(d.PID, syscall.SIGKILL)
-	waitFor(t, 10*time.Second, "the kill shows", func() bool { return h.status(out).State == "died" })
+	testwait.For(t, 10*time.Second, "the kill shows", func() bool { return h.status(out).State == "died" })
 	if o := h.run("stop", d.Run, "--out", out); o.code != exitUsage || !strings.Contains(o.stderr, "does not go on: it is died") {
 		t.Errorf("stop of a dead one: exit %d\n%s", o.code, o.stderr)
 	}
@@ -326,7 +327,7 @@ func TestRun_detached(t *testing.T) {
 	if o := h.run("run", "--resume", d.Dir, "--detach"); o.code != exitOK || !strings.Contains(o.stdout, d.Run) {
 		t.Fatalf("resume in the background: exit %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
-	waitFor(t, time.Minute, "a phase begins again", func() bool { row = h.status(out); return row.State == "running" && row.Phase != nil })
+	testwait.For(t, time.Minute, "a phase begins again", func() bool { row = h.status(out); return row.State == "running" && row.Phase != nil })
 	if o := h.run("stop", d.Run, "--out", out); o.code != exitOK || !strings.Contains(o.stdout, "0 of 2 runs are finished") {
 		t.Errorf("stop: exit %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
@@ -356,7 +357,7 @@ func TestRun_detachedAlone(t *testing.T) {
 		t.Fatalf("exit %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	var row statusRow
-	waitFor(t, time.Minute, "a phase begins", func() bool { row = h.status(out); return row.Phase != nil })
+	testwait.For(t, time.Minute, "a phase begins", func() bool { row = h.status(out); return row.Phase != nil })
 	if row.Kind != "run" || row.State != "running" || !strings.Contains(o.stdout, row.Run) {
 		t.Errorf("status %+v; printed\n%s", row, o.stdout)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/remotetest"
@@ -49,7 +50,7 @@ func TestHost_survivesACutPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	remotetest.WaitFor(t, 10*time.Second, "some output", func() bool { return seen() > 3000 })
+	testwait.For(t, 10*time.Second, "some output", func() bool { return seen() > 3000 })
 	p.cut()
 	if err := held.Release(t.Context()); err != nil {
 		t.Errorf("release over the new connection: %v", err)
@@ -108,7 +109,7 @@ func TestHost_saysWhenThePathStaysCut(t *testing.T) {
 		t.Errorf("error %v, want ErrLost", err)
 	}
 	wantError(t, err, remote.Infrastructure, "host h3: hold link: connection lost", "pcmlab cleanup --run "+o.Run)
-	remotetest.WaitFor(t, 10*time.Second, "the guard to end the command", func() bool { return len(remotetest.Alive(o.Run)) == 0 })
+	testwait.For(t, 10*time.Second, "the guard to end the command", func() bool { return len(remotetest.Alive(o.Run)) == 0 })
 }
 
 // TestHost_leavesNothingWhenItsProcessIsKilled kills the orchestrator with -9 at several moments.
@@ -137,7 +138,7 @@ func TestHost_leavesNothingWhenItsProcessIsKilled(t *testing.T) {
 			var seen lines
 			read := make(chan struct{})
 			go func() { seen.count(out); close(read) }()
-			remotetest.WaitFor(t, 40*time.Second, "the orchestrator to get there", func() bool {
+			testwait.For(t, 40*time.Second, "the orchestrator to get there", func() bool {
 				select {
 				case <-read:
 					return true
@@ -158,7 +159,7 @@ func TestHost_leavesNothingWhenItsProcessIsKilled(t *testing.T) {
 					t.Logf("alive: %q", remotetest.Alive(run))
 				}
 			}()
-			remotetest.WaitFor(t, 10*time.Second, "all that it started to end", func() bool { return len(remotetest.Alive(run)) == 0 })
+			testwait.For(t, 10*time.Second, "all that it started to end", func() bool { return len(remotetest.Alive(run)) == 0 })
 			t.Logf("%d processes gone after %v", before, time.Since(begin).Round(10*time.Millisecond))
 		})
 	}

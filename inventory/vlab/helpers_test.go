@@ -239,12 +239,3 @@ func lookAround(t testing.TB) world {
 	}
 	return w
 }
-
-func eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if !waitUntil(ctx, 10*time.Millisecond, cond) {
-		t.Fatalf("not within %s: %s", within, what)
-	}
-}

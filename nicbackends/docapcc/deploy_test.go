@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
@@ -180,7 +181,7 @@ func TestDeploy_holdsAHandlerForARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var after map[string]uint64
-	remotetest.WaitFor(t, 20*time.Second, "the handler to act", func() bool {
+	testwait.For(t, 20*time.Second, "the handler to act", func() bool {
 		after, err = x.Counters(t.Context())
 		return err == nil && after["handler_runs_swift"] > before["handler_runs_swift"] && after["handler_changes_swift"] > before["handler_changes_swift"] &&
 			after["handler_rtt_swift"] > before["handler_rtt_swift"]
@@ -298,7 +299,7 @@ func TestDeploy_badLoaders(t *testing.T) {
 			}
 			x := r.deploy()
 			r.nic.Mode(c.tool, c.mode)
-			remotetest.WaitFor(t, 20*time.Second, "the keeper to notice", func() bool {
+			testwait.For(t, 20*time.Second, "the keeper to notice", func() bool {
 				x.mu.Lock()
 				defer x.mu.Unlock()
 				return x.report.Stopped != ""
@@ -363,7 +364,7 @@ func TestDeploy_orchestratorLost(t *testing.T) {
 	r := newRig(t)
 	r.deploy()
 	r.host.Close()
-	remotetest.WaitFor(t, 40*time.Second, "the guard to take the handler out", func() bool {
+	testwait.For(t, 40*time.Second, "the guard to take the handler out", func() bool {
 		_, err := os.Stat(r.nic.Dir + "/ppcc/0/id")
 		return err != nil && len(r.left()) == 0
 	})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // oobMessage is one TCP payload of a captured exchange.
@@ -151,7 +153,7 @@ func TestTool_serverSpeaksWithARealClientsBytes(t *testing.T) {
 			v.fixed = keysOf(t, all, true, tt.qps)
 			port := freePort(t)
 			server := start(t.Context(), v, append([]string{tt.tool, "-p", strconv.Itoa(port)}, tt.flags...)...)
-			waitFor(t, "the server to listen", func() bool { return listens(port) })
+			testwait.For(t, 10*time.Second, "the server to listen", func() bool { return listens(port) })
 			conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/inventory"
 )
 
@@ -292,7 +293,7 @@ func TestSession_killedServerIsPeerLost(t *testing.T) {
 		}
 	}
 	r.mu.Unlock()
-	waitFor(t, "the server's port to be taken by the client", func() bool { return !listens(s.Results()[0].Port) })
+	testwait.For(t, 10*time.Second, "the server's port to be taken by the client", func() bool { return !listens(s.Results()[0].Port) })
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +319,7 @@ func TestSession_startRaceIsRetriedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the server to stop listening", func() bool { return !listens(s.Results()[0].Port) })
+	testwait.For(t, 10*time.Second, "the server to stop listening", func() bool { return !listens(s.Results()[0].Port) })
 	conn.Close()
 	if err := s.Start(ctx); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 var (
@@ -31,22 +33,6 @@ func freePort(t *testing.T) int {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-// waitFor polls cond until it holds, at most ten seconds.
-func waitFor(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for !cond() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited 10s for %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // listens looks into the kernel's table, since a test connection would use up the one that the server takes.
@@ -117,7 +103,7 @@ func pair(t *testing.T, sv, cv Verbs, tool string, flags ...string) (client, ser
 	port := freePort(t)
 	args := append([]string{tool, "-p", strconv.Itoa(port)}, flags...)
 	server = start(t.Context(), sv, args...)
-	waitFor(t, "the server to listen", func() bool { return listens(port) })
+	testwait.For(t, 10*time.Second, "the server to listen", func() bool { return listens(port) })
 	client = start(t.Context(), cv, append(args, "127.0.0.1")...)
 	client.wait(t)
 	server.wait(t)
@@ -362,7 +348,7 @@ func TestTool_gidsThatDoNotFit(t *testing.T) {
 			f := newFakeFabric()
 			port := freePort(t)
 			server := start(t.Context(), f.host("a", serverGID), WriteBW, "-x", "1", "-p", strconv.Itoa(port))
-			waitFor(t, "the server to listen", func() bool { return listens(port) })
+			testwait.For(t, 10*time.Second, "the server to listen", func() bool { return listens(port) })
 			client := start(t.Context(), f.host("b", clientGID), WriteBW, "-x", tt.clientX, "-p", strconv.Itoa(port), "127.0.0.1")
 			client.wait(t)
 			server.wait(t)
@@ -409,9 +395,9 @@ func TestTool_serverThatVanishesIsSaidByTheClient(t *testing.T) {
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	server := start(ctx, f.host("a", serverGID), WriteBW, "-s", "1M", "-p", strconv.Itoa(port))
-	waitFor(t, "the server to listen", func() bool { return listens(port) })
+	testwait.For(t, 10*time.Second, "the server to listen", func() bool { return listens(port) })
 	client := start(t.Context(), f.host("b", clientGID), WriteBW, "-s", "1M", "-D", "1", "-f", "0", "-p", strconv.Itoa(port), "127.0.0.1")
-	waitFor(t, "the heading of the table", func() bool { return strings.Contains(client.out.String(), "#bytes") })
+	testwait.For(t, 10*time.Second, "the heading of the table", func() bool { return strings.Contains(client.out.String(), "#bytes") })
 	kill()
 	server.wait(t)
 	client.wait(t)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
@@ -117,7 +118,7 @@ func TestServe_foreignSenders(t *testing.T) {
 			if err := unix.Sendto(raw, frame, 0, &unix.SockaddrInet4{Addr: dst}); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, "the packet", func() bool { return counters(t, c)["rx_roce_packets"] == 1 })
+			testwait.For(t, 20*time.Second, "the packet", func() bool { return counters(t, c)["rx_roce_packets"] == 1 })
 			m := counters(t, c)
 			if m["rx_payload_bytes"] != tc.taken || m["icrc_errors"] != tc.errors {
 				t.Errorf("took %d bytes with %d ICRC errors, want %d and %d", m["rx_payload_bytes"], m["icrc_errors"], tc.taken, tc.errors)
@@ -189,7 +190,7 @@ func TestServe_sendsNeedReceives(t *testing.T) {
 	if err := x.PostSends(2, 10000); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "an RNR NAK", func() bool { return counters(t, cb)["out_of_buffer"] > 0 })
+	testwait.For(t, 20*time.Second, "an RNR NAK", func() bool { return counters(t, cb)["out_of_buffer"] > 0 })
 	if err := y.PostRecvs(2, 10000); err != nil {
 		t.Fatal(err)
 	}

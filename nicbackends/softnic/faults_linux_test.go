@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
@@ -31,7 +32,7 @@ func TestServe_leavesNothingBehind(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, c, nil) }()
 	var d perftest.Device
-	waitFor(t, "the NIC", func() (ok bool) { // its socket is there a moment before it listens
+	testwait.For(t, 20*time.Second, "the NIC", func() (ok bool) { // its socket is there a moment before it listens
 		var err error
 		d, err = Verbs{Dir: dir}.Open("softnic0")
 		return err == nil
@@ -101,7 +102,7 @@ func TestClient_deathDestroysItsQueuePairs(t *testing.T) {
 		t.Errorf("%d queue pairs, want 3", n)
 	}
 	d.(*device).conn.c.Close() // what the kernel does when a process is killed
-	waitFor(t, "no queue pairs", func() bool { return count() == 0 })
+	testwait.For(t, 20*time.Second, "no queue pairs", func() bool { return count() == 0 })
 }
 
 func TestWrites_failAsOnRealNICs(t *testing.T) {

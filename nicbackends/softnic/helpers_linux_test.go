@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
@@ -30,7 +31,7 @@ func startNIC(t testing.TB, dir, device, ip string, change func(*Config)) Config
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	waitFor(t, "the NIC's socket", func() bool {
+	testwait.For(t, 20*time.Second, "the NIC's socket", func() bool {
 		select {
 		case err := <-done:
 			done <- err
@@ -45,21 +46,6 @@ func startNIC(t testing.TB, dir, device, ip string, change func(*Config)) Config
 		return true
 	})
 	return c
-}
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
 }
 
 func openDevice(t testing.TB, dir, name string) perftest.Device {

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
@@ -152,7 +153,7 @@ func newHostPair(t testing.TB, change func(*Config)) *hostPair {
 		}
 	}
 	for _, c := range p.conf {
-		waitFor(t, "socket of "+c.Device, func() bool {
+		testwait.For(t, 20*time.Second, "socket of "+c.Device, func() bool {
 			k, err := DialControl(c.Socket)
 			if err == nil {
 				k.Close()

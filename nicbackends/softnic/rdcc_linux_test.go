@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 	"github.com/pcmlab/pcmlab/rdcc/domain"
 )
@@ -55,7 +56,7 @@ func TestRDCC_writesObey(t *testing.T) {
 	if !strings.HasPrefix(string(y.Buffer()), "under credit") {
 		t.Error("the receiver's memory differs from the sender's")
 	}
-	waitFor(t, "the last MSG_DONE", func() bool { return counters(t, ca)["rdcc_sender_messages_done"] == messages })
+	testwait.For(t, 20*time.Second, "the last MSG_DONE", func() bool { return counters(t, ca)["rdcc_sender_messages_done"] == messages })
 	ma, mb := counters(t, ca), counters(t, cb)
 	for _, w := range []struct {
 		name      string

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/rdcc"
 	"github.com/pcmlab/pcmlab/rdcc/domain"
 	"github.com/pcmlab/pcmlab/rdcc/endpoint"
@@ -79,7 +80,7 @@ func TestDataDSCP(t *testing.T) {
 			t.Errorf("%s: code point %d, ECN %d, want %d and 2", row.reason, p.TOS>>2, p.TOS&3, row.want)
 		}
 		s.Cancel(m)
-		eventually(t, "the message's packets have gone", func() bool { n, _ := tap.Recv(func(*udp.Packet) {}); return n == 0 })
+		testwait.For(t, patience, "the message's packets have gone", func() bool { n, _ := tap.Recv(func(*udp.Packet) {}); return n == 0 })
 	}
 }
 
@@ -156,7 +157,7 @@ func TestGoodbye(t *testing.T) {
 	if res := <-done; !errors.Is(res.Err, endpoint.ErrClosed) {
 		t.Errorf("the message of an endpoint that has ended: %v", res.Err)
 	}
-	eventually(t, "the receiver has heard CANCEL", func() (ok bool) {
+	testwait.For(t, patience, "the receiver has heard CANCEL", func() (ok bool) {
 		r.Call(func(time.Duration) { ok = r.Receiver().Counters.CancelsReceived == 1 })
 		return ok
 	})
@@ -303,7 +304,7 @@ func TestMisbehaviourIsLogged(t *testing.T) {
 		opaque.Seal(packet)
 		say(data, addrPort("127.0.0.2", dataPort), packet)
 	}
-	eventually(t, "all are noticed", func() (ok bool) {
+	testwait.For(t, patience, "all are noticed", func() (ok bool) {
 		r.Call(func(time.Duration) { ok = r.Stats().Misbehaving >= messages })
 		return ok
 	})

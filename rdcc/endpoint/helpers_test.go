@@ -149,18 +149,6 @@ func hear(t testing.TB, s *udp.Socket) (p udp.Packet, data []byte) {
 	return p, nil
 }
 
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not so after %v", what, patience)
-		}
-	}
-}
-
 func u8(v uint8) *uint8 { return &v }
 
 func addrPort(a string, p uint16) netip.AddrPort {

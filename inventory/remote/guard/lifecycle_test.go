@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 type interval int
@@ -146,7 +148,7 @@ func TestOutbox_keepsUntilAcknowledged(t *testing.T) {
 		defer close(full)
 		b.output(Stderr, make([]byte, 3*window)) // waits for room
 	}()
-	waitFor(t, 5*time.Second, "the window to fill", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.bytes >= window })
+	testwait.For(t, 5*time.Second, "the window to fill", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.bytes >= window })
 	select {
 	case <-full:
 		t.Error("output beyond the window did not wait")

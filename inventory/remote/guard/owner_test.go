@@ -24,6 +24,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // The test binary is its own pcmlab: called as "guard ..." it is the guard.
@@ -211,14 +213,14 @@ func (o *owner) waitOutput(text string) {
 
 func (o *owner) waitFor(what string, f func() bool) {
 	o.t.Helper()
-	waitFor(o.t, 40*time.Second, what, func() bool { return o.get(f) })
+	testwait.For(o.t, 40*time.Second, what, func() bool { return o.get(f) })
 }
 
 // waitGone waits until nothing of the run is alive, guards included, and returns how long that took.
 func (o *owner) waitGone(limit time.Duration) time.Duration {
 	o.t.Helper()
 	begin := time.Now()
-	waitFor(o.t, limit, "every process of the run to end", func() bool { return len(processesOf(o.cfg.Run)) == 0 })
+	testwait.For(o.t, limit, "every process of the run to end", func() bool { return len(processesOf(o.cfg.Run)) == 0 })
 	return time.Since(begin)
 }
 
@@ -253,21 +255,6 @@ func processesOf(run string) []proc {
 		}
 	}
 	return out
-}
-
-func waitFor(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %v for %s", limit, what)
-		case <-tick.C:
-		}
-	}
 }
 
 // Commands that do not want to die.

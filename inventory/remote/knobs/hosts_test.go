@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/guard"
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs"
@@ -58,7 +59,7 @@ func lab(t *testing.T) (dial func(run string) remote.Host, knob string) {
 
 func is(t *testing.T, knob, want string) {
 	t.Helper()
-	remotetest.WaitFor(t, 20*time.Second, "the knob to be "+want, func() bool { // a guard may be at work
+	testwait.For(t, 20*time.Second, "the knob to be "+want, func() bool { // a guard may be at work
 		data, err := os.ReadFile(knob)
 		return err == nil && strings.TrimSpace(string(data)) == want
 	})

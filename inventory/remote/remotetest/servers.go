@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote/sshserver"
 )
@@ -236,7 +237,7 @@ SetEnv HOME=%s
 			t.Logf("sshd log, last part:\n%s", b[max(0, len(b)-4000):])
 		}
 	})
-	WaitFor(t, 10*time.Second, "sshd to listen", func() bool {
+	testwait.For(t, 10*time.Second, "sshd to listen", func() bool {
 		select {
 		case <-exited:
 			b, _ := os.ReadFile(log)

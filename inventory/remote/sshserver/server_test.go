@@ -19,6 +19,8 @@ import (
 	"github.com/pkg/sftp"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -187,7 +189,7 @@ func TestServe_closesInputOfLostClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	waitFor(t, "the command to see EOF", func() bool { _, err := os.Stat(marker); return err == nil })
+	testwait.For(t, 10*time.Second, "the command to see EOF", func() bool { _, err := os.Stat(marker); return err == nil })
 }
 
 func TestServe_refusesSessionsAndStartups(t *testing.T) {
@@ -200,7 +202,7 @@ func TestServe_refusesSessionsAndStartups(t *testing.T) {
 	}
 	a.Close()
 	b.Close()
-	waitFor(t, "a closed session to be free again", func() bool {
+	testwait.For(t, 10*time.Second, "a closed session to be free again", func() bool {
 		s, err := c.NewSession()
 		if err != nil {
 			return false

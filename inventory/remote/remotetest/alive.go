@@ -6,25 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
-	"time"
 )
-
-// WaitFor waits until cond holds, at most for limit.
-func WaitFor(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited %v for %s", limit, what)
-		case <-tick.C:
-		}
-	}
-}
 
 // Alive lists the processes of this machine that a run has started, its guards included. Zombies do not count. They
 // are recognised by the variable that guarded commands inherit, and guards by their arguments.
