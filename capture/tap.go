@@ -72,6 +72,12 @@ const (
 	minFileSize    = 64 << 10
 )
 
+// Check says what RunTap would refuse before it looks at the system.
+func (o TapOptions) Check() error {
+	_, err := o.withDefaults()
+	return err
+}
+
 // withDefaults validates a copy.
 func (o TapOptions) withDefaults() (TapOptions, error) {
 	if o.Iface == "" || o.File == "" {

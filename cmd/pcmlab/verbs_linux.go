@@ -47,8 +47,12 @@ func newCaptureCommand(e *env) *cobra.Command {
 			if files != 0 && size == 0 {
 				return usagef("--files %d: needs --file-size", files)
 			}
-			stats, err := capture.RunTap(c.Context(), capture.TapOptions{Iface: iface, File: file, Snaplen: snaplen, Filter: filter, For: length, Ready: e.stderr, FileSize: int64(size), Files: files,
-				Hardware: stamps == "hardware"})
+			o := capture.TapOptions{Iface: iface, File: file, Snaplen: snaplen, Filter: filter, For: length, Ready: e.stderr, FileSize: int64(size), Files: files,
+				Hardware: stamps == "hardware"}
+			if err := o.Check(); err != nil {
+				return usagef("%w", err)
+			}
+			stats, err := capture.RunTap(c.Context(), o)
 			if err != nil {
 				return err
 			}

@@ -48,10 +48,15 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin:/opt/mellanox/doca/tools")
 	if err := serve(ctx, args, stdin, stdout); err != nil {
 		fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", "; ")) // one line: a guard keeps the last one
+		if errors.Is(err, errUse) {
+			return 2
+		}
 		return 3
 	}
 	return 0
 }
+
+var errUse = errors.New("pcmlab pcc, which pcmlab starts by itself on hosts: want check ORDER, hold ORDER, slots DEVICE PORT or back DEVICE PORT SLOTS")
 
 // Checked is what check prints.
 type Checked struct {
@@ -102,7 +107,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		}
 		return p.back(ctx, before)
 	}
-	return fmt.Errorf("pcc %q: want check ORDER, hold ORDER, slots DEVICE PORT or back DEVICE PORT SLOTS", args)
+	return errUse
 }
 
 func register(device, port string) (ppcc, error) {
