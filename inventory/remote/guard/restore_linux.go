@@ -11,7 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const restoreOutput = 4 << 10 // bytes of its output that are kept
+const (
+	restoreOutput = 4 << 10         // bytes of its output that are kept
+	restoreDrain  = 1 * time.Second // for the end of its output once it has ended
+)
 
 // restoring is a restore command at work.
 type restoring struct {
@@ -119,12 +122,10 @@ func (r *restoring) ended(fam *family, info *RestoreInfo, late bool) bool {
 		signalAll(unix.SIGKILL)
 		return false
 	}
-	select {
-	case <-r.eof:
-	default:
-		r.out.Close()
-		<-r.eof
-	}
+	// What was written is in the pipe and wants reading, even when this process got no time for it yet. Its end
+	// comes by itself, unless a process that nobody may kill holds it open.
+	r.out.SetReadDeadline(time.Now().Add(restoreDrain))
+	<-r.eof
 	r.out.Close()
 	r.mu.Lock()
 	info.Output = string(r.tail)
