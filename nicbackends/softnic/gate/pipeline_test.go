@@ -37,8 +37,8 @@ func TestBackToBack(t *testing.T) {
 		{"4KiB_eight", 8, 1, 4 << 10, qp.Write, nil, 0.9},
 		{"64KiB_eight", 8, 1, 64 << 10, qp.Write, nil, 0.95},
 		{"4KiB_two_pairs_each", 4, 2, 4 << 10, qp.Write, nil, 0.9},
-		{"1MiB_two_pairs_each", 4, 2, 1 << 20, qp.Write, nil, 0.65},
-		{"64KiB_two_pairs_each", 4, 2, 64 << 10, qp.Write, nil, 0.7},
+		{"1MiB_two_pairs_each", 4, 2, 1 << 20, qp.Write, nil, 0.95},
+		{"64KiB_two_pairs_each", 4, 2, 64 << 10, qp.Write, nil, 0.95},
 		{"64KiB_four_pairs", 1, 4, 64 << 10, qp.Write, nil, 0.95},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
