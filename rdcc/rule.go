@@ -148,6 +148,7 @@ const (
 	RulePoolCapability                                       // Credit Requests and Grants: no pool grants without the capability
 	RulePoolLimit                                            // decision 4: a pool's limit is no more than what was announced
 	RulePoolCancelKeeps                                      // decision 4: CANCEL frees no pool credit
+	RulePoolOutOfStep                                        // decision 4: a pool whose sides count differently begins anew
 	RuleDone                                                 // Credit Requests and Grants: MSG_DONE when all octets have arrived
 	RuleDoneAgain                                            // decision 13: MSG_DONE again for a message that is complete
 	RuleForgottenNotDone                                     // decision 13: what was never seen is not said to be done
@@ -320,6 +321,7 @@ var ruleNames = [256]string{
 	RulePoolCapability:       "PoolCapability",
 	RulePoolLimit:            "PoolLimit",
 	RulePoolCancelKeeps:      "PoolCancelKeeps",
+	RulePoolOutOfStep:        "PoolOutOfStep",
 	RuleDone:                 "Done",
 	RuleDoneAgain:            "DoneAgain",
 	RuleForgottenNotDone:     "ForgottenNotDone",

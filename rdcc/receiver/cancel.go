@@ -77,6 +77,7 @@ func (r *Receiver) cancelled(at int32) {
 		if sent := max(m.received, m.announced); sent < m.length {
 			a.poolDemand -= m.length - sent
 		}
+		a.poolUnsure = a.poolUnsure || m.received < m.length
 		if !r.on(rdcc.RulePoolCancelKeeps) {
 			drop := min(a.poolCredit.held, int64(m.length-m.received))
 			a.poolCredit.held -= drop
@@ -92,6 +93,31 @@ func (r *Receiver) cancelled(at int32) {
 			a.holes.forgotten = max(a.holes.forgotten, id)
 		}
 	}
+}
+
+// vain counts requests that a pool's sender repeats although it has been granted what it asks for.
+type vain struct {
+	received, limit uint64 // when it asked the last time
+	times           uint8
+}
+
+// maxVain is after how many such requests the two sides are taken to count differently.
+const maxVain = 3
+
+// outOfStep says that a pool's sender asks again and again and can use no grant. When it cancels a message of which octets were
+// lost, they count in its pool offset for ever (decision 4), and the receiver cannot know how many they were: its grants end
+// before that offset. Offsets begin anew with a new association.
+func (a *association) outOfStep() bool {
+	v := &a.poolVain
+	if !a.pool || !a.poolUnsure {
+		return false
+	}
+	if v.received != a.poolReceived || v.limit != a.poolCredit.limit {
+		*v = vain{received: a.poolReceived, limit: a.poolCredit.limit}
+		return false
+	}
+	v.times++
+	return v.times >= maxVain
 }
 
 // creditReturn takes credit back that the sender will not use.

@@ -25,13 +25,14 @@ type Counters struct {
 	Malformed          uint64
 	SenderErrors       uint64 // ERROR received
 
-	Associations  uint64
-	AssocRepeated uint64 // ASSOC_REQUEST for one that is there
-	AssocRefused  uint64
-	AssocRemoved  uint64
-	UpdatesSent   uint64 // parameter updates, retransmissions included
-	UpdatesAcked  uint64
-	AcksIgnored   uint64
+	Associations   uint64
+	AssocRepeated  uint64 // ASSOC_REQUEST for one that is there
+	AssocRefused   uint64
+	AssocRemoved   uint64 // idle, or out of step
+	PoolsOutOfStep uint64 // associations that had to begin anew, since octets of a cancelled message were lost
+	UpdatesSent    uint64 // parameter updates, retransmissions included
+	UpdatesAcked   uint64
+	AcksIgnored    uint64
 
 	Messages         uint64
 	MessagesDone     uint64

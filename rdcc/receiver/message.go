@@ -53,6 +53,13 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 		return
 	}
 	if at := r.index.get(r.messageKey(a, m.MessageID)); at >= 0 {
+		if a.outOfStep() && r.on(rdcc.RulePoolOutOfStep) {
+			r.Counters.PoolsOutOfStep++
+			to, id := a.addr, a.id
+			r.removeAssociation(i)
+			r.sendUnbound(to, id, rdcc.Error{Reason: rdcc.ReasonUnknownAssociation})
+			return
+		}
 		r.requestedAgain(at, m)
 		return
 	}

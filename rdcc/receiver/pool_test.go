@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pcmlab/pcmlab/rdcc"
 )
@@ -60,6 +61,51 @@ func TestPool_cancelFreesNothing(t *testing.T) {
 	l.want("charged", l.charged(), held)
 	l.pass(100 * us)
 	l.want("charged at the end of the grant", l.charged(), int64(0))
+}
+
+// TestPool_outOfStep: what was lost of a cancelled message counts in the sender's offset and not in the receiver's, so that its grants
+// end before what the sender can use. After some requests in vain the association begins anew, and offsets with it.
+func TestPool_outOfStep(t *testing.T) {
+	l := newLab(t, pooled)
+	c := l.client(1)
+	c.request(1, 50000, 0)
+	c.data(1, 10000) // 40000 more were sent, and lost
+	c.send(&rdcc.Cancel{MessageID: 1})
+	l.pass(time.Millisecond)
+	for range maxVain + 2 { // the first is new, the second repeated
+		l.take(rdcc.TypeError)
+		l.take(rdcc.TypeCreditGrant)
+		c.request(2, 3000, 0) // the sender has no use for a limit of 13000
+		l.pass(time.Millisecond)
+	}
+	l.want("associations", l.r.live, 0)
+	l.want("reason", l.one(rdcc.TypeError).Error.Reason, rdcc.ReasonUnknownAssociation)
+	l.want("charged", l.charged(), int64(0))
+	again := l.client(1)
+	again.request(2, 3000, 0)
+	l.want("limit", l.one(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(3000))
+}
+
+// TestPool_inStep: a sender whose requests are answered in vain for another reason keeps its association, and so does one that uses
+// what it gets.
+func TestPool_inStep(t *testing.T) {
+	l := newLab(t, pooled)
+	c := l.client(1)
+	c.request(1, 3000, 0)
+	for range 2 * maxVain { // grants, or data, are lost: nothing was cancelled
+		l.pass(time.Millisecond)
+		c.request(1, 3000, 0)
+	}
+	l.want("associations", l.r.live, 1)
+	c.data(1, 1000)
+	c.send(&rdcc.Cancel{MessageID: 1})
+	l.pass(time.Millisecond)
+	for i := range 2 * maxVain {
+		c.request(2, 30000, 0)
+		l.pass(time.Millisecond)
+		c.data(2, uint64(i+1)*1000)
+	}
+	l.want("associations", l.r.live, 1)
 }
 
 // TestPool_return: CREDIT_RETURN with Message ID 0.
