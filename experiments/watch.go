@@ -233,19 +233,42 @@ func (rd *readings) follow(e Event) {
 	}
 }
 
+// sampleShare is the part of a host's time that samples may take: they are there to show the traffic, not to slow it.
+const sampleShare = 20
+
+// sample reads each host as often as the playbook says. Where that would take too much of its time, it is read less often, and the
+// run says so.
 func (rd *readings) sample(ctx context.Context, stop <-chan struct{}, every time.Duration) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-stop:
-			return
-		case <-t.C:
-			rd.each(rd.answering(), func(host string) { rd.read(ctx, host, "sample", "") })
+	rd.each(rd.answering(), func(host string) {
+		pause, said := every, false
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-stop:
+				return
+			case <-t.C:
+			}
+			began := time.Now()
+			rd.read(ctx, host, "sample", "")
+			took := time.Since(began)
+			pause = pauseAfter(took, every)
+			if pause > every && !said {
+				said = true
+				rd.mu.Lock()
+				rd.warned = append(rd.warned, fmt.Sprintf("counters of %s are sampled less often than each %v: a reading takes %v there, and samples may take a twentieth of the time", host, every, took.Round(time.Millisecond)))
+				rd.mu.Unlock()
+			}
+			t.Reset(pause)
 		}
-	}
+	})
+}
+
+// pauseAfter is when the next sample begins after one that took a while, so that they come at the asked interval or take their share.
+func pauseAfter(took, every time.Duration) time.Duration {
+	return max(every-took, (sampleShare-1)*took)
 }
 
 // end reads for the last time. What the traffic left behind must be at rest.
