@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +96,11 @@ func cleanHere(ctx context.Context, run string, dry bool) ([]cleaned, error) {
 		found = append(found, cleaned{s.Host, s.Run, fmt.Sprintf("guard of %q", s.Args), result})
 	}
 	if run != "" {
-		return found, err
+		ends, lerr := guard.Log(run)
+		for _, r := range ends {
+			found = append(found, cleaned{r.Host, r.Run, fmt.Sprintf("guard of %q", r.Args), "had cleaned up: " + ended(r.Exit)})
+		}
+		return found, errors.Join(err, lerr)
 	}
 	labs, lerr := vlab.List(vlab.Options{})
 	err = errors.Join(err, lerr)
@@ -115,6 +120,19 @@ func cleanHere(ctx context.Context, run string, dry bool) ([]cleaned, error) {
 		found = append(found, c)
 	}
 	return found, err
+}
+
+// ended is why a guard had to clean up.
+func ended(x *guard.ExitInfo) string {
+	switch {
+	case x == nil:
+		return "its end is not known"
+	case x.Cause == guard.CauseLost:
+		return "its owner was lost"
+	case x.Cause == "":
+		return "it ended by itself, and its owner was not there to be told"
+	}
+	return strings.ReplaceAll(string(x.Cause), "_", " ")
 }
 
 // cleanHosts runs cleanup on every host of a lab.

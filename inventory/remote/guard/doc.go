@@ -18,8 +18,9 @@
 // heartbeats, go, signals and input the other. The owner is lost when the channel ends or when nothing was heard for
 // Lost. It may then re-attach within Grace through a UNIX socket with the guard's token and misses nothing: output is
 // numbered and kept until acknowledged. Otherwise, and when the deadline passes, the guard sends TERM to every
-// descendant, waits 2 s, sends KILL until none is left, runs the restore command, and writes what it did to
-// ~/.cache/pcmlab/guards/RUN/ID.json (one JSON document a line).
+// descendant, waits 2 s, sends KILL until none is left, runs the restore command, and adds what it did to
+// ~/.cache/pcmlab/guards.log (one JSON document a line). Its file guards/RUN/ID.json stays where something is left to
+// mend, and where the guard went down with its host; otherwise nothing of the run is on the host any more.
 //
 // A guard that runs as a plain user cannot signal what sudo started. It tries `sudo -n kill`, and names in its record
 // what it had to leave.

@@ -51,8 +51,8 @@ func TestGuard_relaysHowTheCommandEnded(t *testing.T) {
 			if d := cmp.Diff([]string{tc.out, tc.errs}, []string{string(o.stdout), string(o.stderr)}); d != "" {
 				t.Errorf("output (-want +got):\n%s", d)
 			}
-			if r := o.record(); r != nil {
-				t.Errorf("record left after a clean end: %+v", r)
+			if r, l := o.record(), o.log(); r != nil || l != nil {
+				t.Errorf("after a clean end there is a record %+v, and a log %+v", r, l)
 			}
 			host, boot := identity()
 			if o.ready.Host != host || o.ready.BootID != boot || boot == "" {
@@ -168,13 +168,16 @@ func TestGuard_leavesNothing(t *testing.T) {
 				if _, err := os.Stat(restored); err != nil {
 					t.Errorf("not restored: %v (%s)", err, &o.errs)
 				}
-				switch recs := o.record(); {
+				if left, _ := filepath.Glob(filepath.Join(o.cache, "pcmlab", "guards", "*", "*")); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+				switch recs := o.log(); {
 				case end.cause == CauseStop:
 					if x := o.waitExit(); x.Cause != CauseStop || x.Restore == nil || x.Restore.Code != 0 {
 						t.Errorf("exit %+v, want cause stop and a restore", x)
 					}
-				case len(recs) != 2 || recs[1].Exit == nil || recs[1].Exit.Cause != end.cause || recs[1].Exit.Restore == nil:
-					t.Errorf("records %+v, want one of the end with cause %s", recs, end.cause)
+				case len(recs) != 1 || recs[0].Exit == nil || recs[0].Exit.Cause != end.cause || recs[0].Exit.Restore == nil || recs[0].Token != "":
+					t.Errorf("log %+v, want one end with cause %s", recs, end.cause)
 				}
 			})
 		}
@@ -209,8 +212,9 @@ func TestGuard_endsAtItsDeadline(t *testing.T) {
 	if x.Cause != CauseDeadline || x.Signal != "TERM" || string(o.stdout) != "before\n" {
 		t.Errorf("exit %+v with output %q, want cause deadline, signal TERM and the output so far", x, o.stdout)
 	}
-	if recs := o.record(); len(recs) != 2 {
-		t.Errorf("records %+v, want one of the end", recs)
+	o.cmd.Wait()
+	if recs := o.log(); len(recs) != 1 || o.record() != nil {
+		t.Errorf("log %+v, record %+v; want the end in the log alone", recs, o.record())
 	}
 }
 
@@ -241,6 +245,10 @@ func TestGuard_reportsAFailedRestore(t *testing.T) {
 		want := &RestoreInfo{Args: o.cfg.Restore, Code: 4, Output: "no device\n"}
 		if d := cmp.Diff(want, x.Restore); d != "" {
 			t.Errorf("restore (-want +got):\n%s", d)
+		}
+		o.cmd.Wait()
+		if recs := o.record(); len(recs) != 2 || recs[1].Exit == nil || recs[1].Exit.Restore.Code != 4 {
+			t.Errorf("record %+v, want one that says what was not restored", recs)
 		}
 	}
 }
@@ -288,7 +296,7 @@ func TestCleanup_stopsARunsGuardsAndRemovesTheirRecords(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	mine, other := newOwner(t, Config{Args: shell(ignoresTERM)}), newOwner(t, Config{Args: []string{"sleep", "300"}})
-	dead := newOwner(t, Config{Args: []string{"sleep", "300"}, Run: mine.cfg.Run, Deadline: 50 * time.Millisecond})
+	dead := newOwner(t, Config{Args: []string{"sleep", "300"}, Run: mine.cfg.Run, Deadline: 50 * time.Millisecond, Restore: []string{"false"}})
 	for _, o := range []*owner{mine, other, dead} {
 		o.cache = cache
 		o.start()
@@ -328,5 +336,34 @@ func TestGuard_worksWithoutAPlaceForItsRecord(t *testing.T) {
 	o.start()
 	if x := o.waitExit(); x.Code != 0 || o.ready.Token != "" {
 		t.Errorf("exit %+v, token %q; want code 0 and no token", x, o.ready.Token)
+	}
+}
+
+// TestLog_isKeptShort: guards of years leave two files of a bounded size, and the latest ends are in them.
+func TestLog_isKeptShort(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if err := os.MkdirAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "pcmlab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{strings.Repeat("x", 16<<10)}
+	for i := range 64 {
+		if err := logEnd(Record{Event: "ended", Run: "run-" + strconv.Itoa(i), Args: args}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "pcmlab", "*"))
+	if len(files) != 2 {
+		t.Errorf("files %v, want two", files)
+	}
+	for _, f := range files {
+		if st, err := os.Stat(f); err != nil || st.Size() > logLimit+32<<10 {
+			t.Errorf("%s: %d bytes, %v", f, st.Size(), err)
+		}
+	}
+	if ends, err := Log("run-63"); err != nil || len(ends) != 1 {
+		t.Errorf("the latest end: %d, %v", len(ends), err)
+	}
+	if ends, err := Log("run-0"); err != nil || len(ends) != 0 {
+		t.Errorf("the first end is still there: %d, %v", len(ends), err)
 	}
 }

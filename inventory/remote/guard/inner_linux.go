@@ -2,7 +2,6 @@ package guard
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -422,16 +421,21 @@ func (g *inner) report() {
 	g.exitNo = g.out.control(Exit, b)
 	g.finish = reporting
 	g.until = g.now() + drainAlive
-	if g.keepRecord() {
+	if g.exit.unmended() {
 		g.writeEnded()
 	}
 }
 
-// keepRecord reports whether the end was of the kind that someone may have to read about later.
-func (g *inner) keepRecord() bool {
-	switch g.exit.Cause {
+// unmended says that something is left that somebody has to see to.
+func (x *ExitInfo) unmended() bool {
+	return len(x.Left) > 0 || x.Restore != nil && x.Restore.Code != 0
+}
+
+// acted says that the guard had to do more than its owner asked for.
+func (x *ExitInfo) acted() bool {
+	switch x.Cause {
 	case "", CauseStop, CauseStart:
-		return len(g.exit.Left) > 0 || g.exit.Restore != nil && g.exit.Restore.Code != 0
+		return x.unmended()
 	default:
 		return true
 	}
@@ -439,23 +443,27 @@ func (g *inner) keepRecord() bool {
 
 func (g *inner) close(acked bool) {
 	g.finish = done
-	switch {
-	case g.keepRecord():
-	case acked && g.file != "":
-		os.Remove(g.file)
-		os.Remove(runDir(g.file)) // when it is empty
-	case !acked:
-		g.writeEnded() // nobody has the result
-	}
-}
-
-func (g *inner) writeEnded() {
 	if g.file == "" {
 		return
 	}
+	if g.exit.acted() || !acked { // nobody has the result
+		logEnd(g.ended())
+	}
+	if !g.exit.unmended() {
+		os.Remove(g.file)
+		os.Remove(runDir(g.file)) // when it is empty
+	}
+}
+
+// ended is the last line of the guard's record.
+func (g *inner) ended() Record {
 	r := g.record
 	r.Event, r.At, r.Exit, r.Token = "ended", time.Now().UTC(), &g.exit, ""
-	if err := appendRecord(g.file, r); errors.Is(err, os.ErrNotExist) {
-		g.file = ""
+	return r
+}
+
+func (g *inner) writeEnded() {
+	if g.file != "" {
+		appendRecord(g.file, g.ended())
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 const usage = `usage: pcmlab guard --run ID --deadline D [--hold] [--grace 5s] [--silence 20s] [--stdin] [--dir D] [--env K=V]... [--restore JSON-ARGV] -- COMMAND
        pcmlab guard attach --run ID --id GUARD      join a guard's socket with standard input and output
-       pcmlab guard list [--run ID]                 guards at work and records of those that had to act, one JSON a line
+       pcmlab guard list [--run ID]                 guards at work, and those that could not stop or restore something or went down with their host; one JSON a line
        pcmlab guard cleanup [--run ID]              stop guards and what they started; remove records
 `
 

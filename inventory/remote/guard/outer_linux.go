@@ -134,9 +134,16 @@ func cleanAfterInner(cfg Config, fam *family, sig <-chan os.Signal, by string) {
 			}
 		}
 	}
-	if file != "" {
-		rec.Event, rec.At, rec.Exit, rec.Token = "ended", time.Now().UTC(), &exit, ""
+	if file == "" {
+		return
+	}
+	rec.Event, rec.At, rec.Exit, rec.Token = "ended", time.Now().UTC(), &exit, ""
+	logEnd(rec)
+	if exit.unmended() {
 		appendRecord(file, rec)
+	} else {
+		os.Remove(file)
+		os.Remove(runDir(file))
 	}
 }
 

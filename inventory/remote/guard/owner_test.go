@@ -224,13 +224,29 @@ func (o *owner) waitGone(limit time.Duration) time.Duration {
 	return time.Since(begin)
 }
 
+// record is the guard's own file; nil when it is not there.
 func (o *owner) record() []Record {
 	o.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(o.cache, "pcmlab", "guards", o.cfg.Run, "*.json"))
 	if len(files) == 0 {
 		return nil
 	}
-	recs, err := readRecords(files[0])
+	return o.records(files[0])
+}
+
+// log is what the guard says it had to do.
+func (o *owner) log() []Record {
+	o.t.Helper()
+	file := filepath.Join(o.cache, "pcmlab", "guards.log")
+	if _, err := os.Stat(file); err != nil {
+		return nil
+	}
+	return o.records(file)
+}
+
+func (o *owner) records(file string) []Record {
+	o.t.Helper()
+	recs, err := readRecords(file)
 	if err != nil {
 		o.t.Fatal(err)
 	}

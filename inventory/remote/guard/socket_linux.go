@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,13 +31,6 @@ func (g *inner) tryOpenStore() (net.Listener, error) {
 		return nil, err
 	}
 	dir := filepath.Join(base, g.cfg.Run)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	// Others may have made the folder, or its mode may be wider: the socket's safety hangs on it.
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, err
-	}
 	outer, err := readProc(os.Getppid())
 	if err != nil {
 		return nil, err
@@ -47,7 +42,7 @@ func (g *inner) tryOpenStore() (net.Listener, error) {
 	until := g.begin.Add(g.cfg.Deadline).UTC()
 	g.record.Deadline = &until
 	file := filepath.Join(dir, g.cfg.id+".json")
-	if err := appendRecord(file, g.record); err != nil {
+	if err := openRecord(file, g.record); err != nil {
 		return nil, err
 	}
 	g.file = file
@@ -57,6 +52,24 @@ func (g *inner) tryOpenStore() (net.Listener, error) {
 	}
 	g.ready.Token = g.record.Token
 	return ln, nil
+}
+
+// openRecord makes the run's folder and a guard's file in it. A guard of the same run that ends at this moment may remove
+// the folder in between, which was empty until then.
+func openRecord(file string, r Record) (err error) {
+	for range 20 {
+		if err = os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		// Others may have made the folder, or its mode may be wider: the socket's safety hangs on it.
+		if err = os.Chmod(filepath.Dir(file), 0o700); err == nil {
+			err = appendRecord(file, r)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // listenIn listens on a socket in dir. The path of a socket may have 107 bytes only, so it is reached by way of the

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// Record is one line of a guard's file ~/.cache/pcmlab/guards/RUN/ID.json. A guard whose command ended by itself
-// removes its file; what is left are guards at work and those that had to act.
+// Record is one line of a guard's file ~/.cache/pcmlab/guards/RUN/ID.json. A guard that has ended removes its file unless
+// something is left that it could not stop or restore: files are of guards at work, of those with something to mend, and
+// of those that went down with their host. What a guard had to do is a line of ~/.cache/pcmlab/guards.log.
 type Record struct {
 	Event    string     `json:"event"` // "guarding", then "ended"
 	At       time.Time  `json:"at"`
@@ -39,6 +40,47 @@ func Dir() (string, error) {
 		return "", fmt.Errorf("folder of guards: %w", err)
 	}
 	return filepath.Join(cache, "pcmlab", "guards"), nil
+}
+
+// logLimit is how large the log of guards may grow before it becomes guards.log.1, whose place it takes.
+const logLimit = 256 << 10
+
+// logFile is where guards say what they had to do, for whoever asks later what became of a run.
+func logFile() (string, error) {
+	dir, err := Dir()
+	return filepath.Join(filepath.Dir(dir), "guards.log"), err
+}
+
+// logEnd adds how a guard ended to the log.
+func logEnd(r Record) error {
+	file, err := logFile()
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(file); err == nil && st.Size() > logLimit {
+		os.Rename(file, file+".1") // of two that do this at once one fails, or moves a log that has just begun: nothing is lost but an older one
+	}
+	return appendRecord(file, r)
+}
+
+// Log is what guards of a run had to do on this host, as far as the log goes back.
+func Log(run string) (ends []Record, err error) {
+	file, err := logFile()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []string{file + ".1", file} {
+		recs, err := readRecords(f)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, r := range recs {
+			if r.Run == run {
+				ends = append(ends, r)
+			}
+		}
+	}
+	return ends, nil
 }
 
 // validRun keeps run ids usable as file names.
