@@ -170,6 +170,9 @@ func together(errs []error) error {
 	return all
 }
 
+// dropTime is how long the process that holds a lock may take to drop it, on a host that is busy with what the run left.
+const dropTime = 10 * time.Second
+
 func holdOne(ctx context.Context, w Want) (remote.Process, error) {
 	const step = "take the run's lock"
 	data, err := json.Marshal(w.Lock)
@@ -177,7 +180,7 @@ func holdOne(ctx context.Context, w Want) (remote.Process, error) {
 		return nil, err
 	}
 	p, ended, err := remote.StartReady(ctx, w.Host, remote.Cmd{Args: []string{"pcmlab", "locks", "hold", string(data)}, Step: step,
-		Deadline: max(time.Until(w.Lock.Expires), time.Second), MaxOut: 8 << 20}, Ready)
+		Deadline: max(time.Until(w.Lock.Expires), time.Second), Term: dropTime, MaxOut: 8 << 20}, Ready)
 	if err == nil && ended != nil {
 		if err = failure(w.Host, step, *ended); err == nil {
 			err = &remote.Error{Host: w.Host.Name(), Step: step, Err: errors.New("ended without holding it")}
