@@ -18,6 +18,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
 	"github.com/pcmlab/pcmlab/nicbackends/facts"
+	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 // Runner drives one run of a playbook on a lab. It sees hosts through Dial alone, so it cannot tell a virtual host from
@@ -307,7 +308,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			// The lease comes before the folder: whenever this process dies, there is somebody to remove it.
 			deadline := r.plan.Duration + 30*time.Minute
 			leases[i], err = h.Start(gctx, remote.Cmd{Args: []string{"sleep", fmt.Sprint(int(deadline.Seconds()))},
-				Deadline: deadline, Step: "hold the run's folder", Restore: []string{"rm", "-rf", dirs[i]}})
+				Deadline: deadline, Step: "hold the run's folder", Restore: forget(dirs[i], r.ID)})
 			if err != nil {
 				return err
 			}
@@ -349,6 +350,11 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forget is the command that removes from a host what has no process: the run's folder, and what it claimed.
+func forget(dir, run string) []string {
+	return append([]string{"sh", "-c", `d=$1; shift; "$@"; rm -rf -- "$d"`, "sh", dir}, perftest.ForgetPorts(run)...)
 }
 
 func (r *Runner) setupNICs(ctx context.Context) error {

@@ -132,6 +132,18 @@ for p in "$@"; do [ -s "$p" ] && read -r r rest < "$p" && [ "$r" = "$run" ] && m
 [ -n "$mine" ] && rm -f $mine
 exit 0`
 
+// forgetScript gives back all ports of a run. Argument: run.
+const forgetScript = `cd "$HOME/.cache/pcmlab/ports" 2>/dev/null || exit 0
+command -v flock >/dev/null && exec 9>.lock && flock -w 10 9
+for p in [0-9]*; do
+	[ -s "$p" ] && read -r r rest < "$p" || continue
+	case "$r" in "$1" | "$1".pool) rm -f "$p" ;; esac
+done
+exit 0`
+
+// ForgetPorts is the command that gives back, on its host, all TCP ports of a run: for a guard whose owner is lost.
+func ForgetPorts(run string) []string { return []string{"sh", "-c", forgetScript, "sh", run} }
+
 // listScript prints the claims that have not lapsed: "held PORT RUN EXPIRES OWNER". Argument: now.
 const listScript = portsDir + `now=$1
 for p in [0-9]*; do
