@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pcmlab/pcmlab/internal/process"
@@ -77,11 +78,26 @@ func LoadStatus(dir string) (*Status, error) {
 		switch {
 		case !s.Process.Here():
 			s.State, s.Reason = LiveElsewhere, "it was started on "+s.Process.Host
-		case !s.Process.Alive():
+		case s.Process.Alive():
+		case s.Kind == "run" && s.wasWritten(): // it was killed when all was written
+		default:
 			s.State, s.Reason = LiveDied, "its process is gone; last heard of at "+s.Updated.UTC().Format(time.RFC3339)
 		}
 	}
 	return s, nil
+}
+
+// wasWritten says that the folder of a run is whole, and then how the run ended.
+func (s *Status) wasWritten() bool {
+	var m Manifest
+	if readJSON(filepath.Join(s.Dir, "manifest.json"), &m) != nil {
+		return false
+	}
+	s.State, s.Phase, s.Ended, s.Reason = LiveEnded, "", &m.Ended, strings.TrimSuffix(string(m.State)+": "+m.Reason, ": ")
+	if m.Reason == Interrupted {
+		s.State = LiveInterrupted
+	}
+	return true
 }
 
 // FindStatus lists what has a status in a folder of runs, the latest first.

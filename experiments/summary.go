@@ -81,19 +81,22 @@ func (s *Score) Name() string { return s.Metric + Query{s.Phase, s.Flow}.String(
 
 // LoadSummary reads the summary of a run's folder, and makes it where an older pcmlab left none or the run did not end.
 func LoadSummary(dir string) (*Summary, error) {
-	data, err := os.ReadFile(filepath.Join(dir, SummaryFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Summarise(dir)
-	}
-	if err != nil {
-		return nil, err
-	}
 	s := &Summary{}
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("%w: %s: %s: %w", ErrData, dir, SummaryFile, err)
+	data, err := os.ReadFile(filepath.Join(dir, SummaryFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if s, err = Summarise(dir); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(data, s); err != nil {
+			return nil, fmt.Errorf("%w: %s: %s: %w", ErrData, dir, SummaryFile, err)
+		}
+		s.Dir = dir
 	}
-	s.Dir = dir
-	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); errors.Is(err, fs.ErrNotExist) {
+	if s.State != StateUnfinished && !isFile(dir, "manifest.json") {
 		s.State, s.Reason = StateUnfinished, "the run was killed as it ended"
 	}
 	return s, nil
