@@ -9,7 +9,7 @@ LABPKGS := ./cmd/pcmlab/... ./inventory/vlab/... ./inventory/fabric/... ./nicbac
 
 export CGO_ENABLED = 0
 
-.PHONY: all setup build demo regression test test-testbed check unit lab bench bench-fanout fuzz mutants cross clean
+.PHONY: all setup build demo regression test test-testbed check unit lab bench bench-fanout chaos fuzz mutants cross clean
 
 all: build
 
@@ -56,6 +56,9 @@ bench-fanout: ## ten commands on twenty hosts: Ansible beside pcmlab, with the r
 	@command -v ansible-playbook >/dev/null || { test "$$(id -u)" = 0 || { echo "first: sudo apt-get install ansible-core" >&2; exit 1; }; \
 		apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ansible-core >/dev/null; }
 	$(GO) test -run '^$$' -bench Fanout -benchtime 3x ./inventory/remote
+
+chaos: ## kill -9 of the orchestrator at CHAOS moments (200), in virtual labs: nothing may be left
+	PCMLAB_CHAOS=$(or $(CHAOS),200) $(GO) test -count=1 -timeout 120m -v -run '^TestRun_chaos$$' ./cmd/pcmlab
 
 fuzz: ## each fuzzer for FUZZTIME
 	.ci/fuzz $(FUZZTIME)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,8 +20,9 @@ import (
 
 // home is a place of its own for one test: labs, caches and runs of others are not seen there.
 type home struct {
-	t   testing.TB
-	dir string
+	t       testing.TB
+	dir     string
+	program string // "": the binary of all tests
 }
 
 func newHome(t testing.TB) *home {
@@ -33,7 +34,7 @@ func newHome(t testing.TB) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &home{t, dir}
+	h := &home{t: t, dir: dir}
 	t.Cleanup(func() {
 		h.run("lab", "down", "--all")
 		if err := os.RemoveAll(dir); err != nil {
@@ -49,7 +50,7 @@ type outcome struct {
 }
 
 func (h *home) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(cmp.Or(h.program, binary), args...)
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), "HOME="+h.dir, "XDG_CONFIG_HOME="+h.dir+"/config", "XDG_CACHE_HOME="+h.dir+"/.cache", "XDG_RUNTIME_DIR=")
 	return cmd
@@ -313,39 +314,6 @@ func (h *home) up() {
 	h.t.Helper()
 	if out := h.run("lab", "up", repo("labs/virtual-4.yaml"), "--id", "up"); out.code != 0 {
 		h.t.Skipf("this machine raises no virtual lab: %s", out.stderr)
-	}
-}
-
-// TestRun_killed: kill -9 of the orchestrator at any moment leaves no process of the run on any host within ten
-// seconds, and the next run starts.
-func TestRun_killed(t *testing.T) {
-	h := newHome(t)
-	h.up()
-	for _, moment := range []string{"host_reached", "traffic_ready", "capture_ready", `"phase":"two"`, "phases_end"} {
-		t.Run(strings.Trim(strings.NewReplacer(`"`, "", ":", "_").Replace(moment), "_"), func(t *testing.T) {
-			out := filepath.Join(h.dir, "runs-"+strings.Trim(moment[:4], `"`)+fmt.Sprint(len(moment)))
-			s := h.start("run", h.playbook("3s"), "-i", "up", "--out", out)
-			h.timeline(out, moment)
-			if moment == `"phase":"two"` && len(h.processes("r1")) == 0 {
-				t.Fatal("no server runs on r1 in the middle of a phase: the test would prove nothing")
-			}
-			s.cmd.Process.Signal(syscall.SIGKILL)
-			h.finish(s)
-			killed := time.Now()
-			for _, host := range []string{"h1", "h2", "h3", "r1", "sw"} {
-				testwait.For(t, 10*time.Second-time.Since(killed), "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
-			}
-			t.Logf("all gone %v after the kill", time.Since(killed).Round(10*time.Millisecond))
-			if left := h.run("lab", "exec", "--lab", "up", "sw", "--", "sh", "-c", "ls ~/.cache/pcmlab/runs 2>/dev/null"); strings.TrimSpace(left.stdout) != "" {
-				t.Errorf("the run's folder is left on sw: %s", left.stdout)
-			}
-			if files, _ := filepath.Glob(out + "/*/manifest.json"); len(files) != 0 {
-				t.Error("a run that was killed has a manifest, as if it had ended")
-			}
-		})
-	}
-	if out := h.run("run", h.playbook("3s"), "-i", "up", "--out", h.dir+"/again", "-q"); out.code == exitInfra || out.code == exitBusy {
-		t.Errorf("the next run does not start: %s%s", out.stdout, out.stderr)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "8") // what is parallel here waits for processes to die, and hardly computes
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "pcmlab-test-")
 		if err != nil {

@@ -99,7 +99,7 @@ func TestTestbed_playbooks(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
-			h := &home{t, h.dir}
+			h := &home{t: t, dir: h.dir}
 			_, dir, result, doc := h.bedRun(file, lab)
 			if result.Verdict != experiments.Pass {
 				t.Errorf("verdict %s", result.Verdict)
