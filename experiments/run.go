@@ -51,8 +51,9 @@ type Runner struct {
 	failures int       // flows that failed while others went on
 	captured *runningCaptures
 	readings *readings
-	there    *analysis.Document              // of captures that were analysed on their host
-	syncs    map[string]string               // what keeps each host's clock right
+	there    *analysis.Document // of captures that were analysed on their host
+	syncs    map[string]string  // what keeps each host's clock right
+	settings []heldSettings
 	deployed map[string]nicbackends.Deployed // handlers that a process of their host keeps in its NIC, by host
 }
 
@@ -179,6 +180,7 @@ func (r *Runner) measure(ctx context.Context) (err error) {
 		step{"stop the flows", undoTimeout, func(ctx context.Context) error { return traffic.stop(ctx) }},
 		step{"wait for the wire to be quiet", drainTimeout + undoTimeout, r.drain},
 		step{"read counters after", undoTimeout, func(ctx context.Context) (err error) { after, err = r.readCounters(ctx, "after"); return err }},
+		step{"see whether settings held", undoTimeout, r.settingsHeld},
 		step{"take handlers out", deployTimeout, r.removeHandlers},
 		step{"read clocks and counters for the last time", undoTimeout, r.readings.end},
 		step{"fetch logs of handlers", fetchTimeout, r.collectCalls},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +18,9 @@ import (
 type setupSpec struct {
 	Host  string                      `yaml:"host,required" doc:"host of the lab"`
 	File  string                      `yaml:"file" example:"/sys/class/net/eth0/mtu" doc:"file of one value, of the kernel or another; with value"`
-	Value spec.Scalar                 `yaml:"value" doc:"what is written to file, and must be read back"`
+	Value spec.Scalar                 `yaml:"value" doc:"what is written to file, and must be read back; of cma_roce_tos the byte of the IP header: 106 is DSCP 26 with ECT(0)"`
+	CMToS string                      `yaml:"cma_roce_tos" example:"mlx5_0" doc:"RDMA device whose connections of the connection manager have the type of service value, unless their program chooses; with value, and port where it is not 1"`
+	Port  int                         `yaml:"port" min:"1" max:"255" doc:"port of that device"`
 	Dev   string                      `yaml:"dev" example:"p_r1" doc:"network interface; with tc"`
 	TC    spec.OneOrMany[string]      `yaml:"tc" example:"netem loss 1%" doc:"queueing discipline that becomes the root of dev, as tc takes it; of several, each is inside the one before"`
 	Only  string                      `yaml:"only" enum:"roce" doc:"with tc: RoCEv2 alone goes through it, in a band of its own"`
@@ -48,7 +51,7 @@ func (s setupSpec) knob() knobs.Knob {
 		}
 		return out
 	}
-	k := knobs.Knob{File: s.File, Value: string(s.Value), Dev: s.Dev, TC: strings.Join(s.TC, " | "), Only: s.Only, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
+	k := knobs.Knob{File: s.File, Value: string(s.Value), CMToS: s.CMToS, Port: s.Port, Dev: s.Dev, TC: strings.Join(s.TC, " | "), Only: s.Only, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
 		MLXConfig: s.MLXConfig, MLXReg: s.MLXReg, Reg: s.Reg, Indexes: s.Indexes, GetOp: s.GetOp, SetOp: s.SetOp, MLNXQoS: s.MLNXQoS}
 	for _, e := range s.Set {
 		k.Set = append(k.Set, mft.Assign{Name: e.Key, Value: string(e.Value)})
@@ -134,6 +137,7 @@ func (r *Runner) changeSettings(ctx context.Context) error {
 				return
 			}
 			r.onUndo("put the settings of "+host+" back", held.Release)
+			r.settings = append(r.settings, heldSettings{host, held})
 			for _, k := range list {
 				r.event(Event{Event: "setting_changed", Host: host, Text: k.String()})
 			}
@@ -141,4 +145,32 @@ func (r *Runner) changeSettings(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// heldSettings are what a run has changed on a host.
+type heldSettings struct {
+	host string
+	held *knobs.Held
+}
+
+// settingsHeld looks after the traffic whether settings are still what the run made them: other tools turn the same knobs,
+// and what takes a folder of configfs away takes the setting in it out of sight (USERS S04).
+func (r *Runner) settingsHeld(ctx context.Context) error {
+	slices.SortFunc(r.settings, func(a, b heldSettings) int { return strings.Compare(a.host, b.host) })
+	for _, s := range r.settings {
+		changed, err := s.held.Changed(ctx)
+		c := CheckResult{Name: "settings of " + s.host + " held to the end of the traffic", Verdict: Pass}
+		var why []string
+		for _, x := range changed {
+			why = append(why, fmt.Sprintf("%v was %q when the traffic began and is %q after it: nobody knows since when", x.Knob, x.Made, x.Now))
+		}
+		switch {
+		case len(why) > 0:
+			c.Verdict, c.Reason = Fail, strings.Join(why, "; ")
+		case err != nil:
+			c.Verdict, c.Reason = Skip, "could not be looked at: "+err.Error()
+		}
+		r.result.Checks = append(r.result.Checks, c)
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ func TestPlan_settings(t *testing.T) {
 	p, err := ParsePlaybook("book.yaml", []byte(strings.Replace(threeFlows, "HANDLER", `setup:
   - {host: sw, dev: p_r1, tc: netem loss 1%}
   - {host: r1, file: /proc/sys/net/core/netdev_max_backlog, value: 2000}
+  - {host: r1, cma_roce_tos: mlx5_0, port: 2, value: 106}
   - {host: h1, show: [ethtool, -k, eth0], do: [ethtool, -K, eth0, gro, off], undo: [ethtool, -K, eth0, gro, on]}`, 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +27,7 @@ func TestPlan_settings(t *testing.T) {
 	want := []PlannedSetting{
 		{"sw", knobs.Knob{Dev: "p_r1", TC: "netem loss 1%"}, false},
 		{"r1", knobs.Knob{File: "/proc/sys/net/core/netdev_max_backlog", Value: "2000"}, false},
+		{"r1", knobs.Knob{CMToS: "mlx5_0", Port: 2, Value: "106"}, false},
 		{"h1", knobs.Knob{Show: []string{"ethtool", "-k", "eth0"}, Do: []string{"ethtool", "-K", "eth0", "gro", "off"}, Undo: []string{"ethtool", "-K", "eth0", "gro", "on"}}, false},
 	}
 	if d := cmp.Diff(want, plan.Settings); d != "" {
@@ -44,9 +46,11 @@ func TestPlan_settingsMistakes(t *testing.T) {
   - {host: sw, dev: p_r1}
   - {host: r1, file: proc/sys, value: 2000}
   - {host: h1, do: [ethtool, -K, eth0, gro, off]}
-  - {host: h1}`, 1)))
+  - {host: h1}
+  - {host: r1, cma_roce_tos: mlx5_0, value: AF31}`, 1)))
 	for _, want := range []string{"book.yaml:4:5: setup[0]", "dev and tc belong together", "book.yaml:5:5: setup[1]", "absolute path",
-		"book.yaml:6:5: setup[2]", "without show nobody can tell", "book.yaml:7:5: setup[3]", "need one of"} {
+		"book.yaml:6:5: setup[2]", "without show nobody can tell", "book.yaml:7:5: setup[3]", "need one of",
+		"book.yaml:8:5: setup[4]", "106 is DSCP 26"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in:\n%v", want, err)
 		}

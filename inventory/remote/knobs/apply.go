@@ -62,14 +62,14 @@ func (j *Journal) change(ctx context.Context, k Knob) error {
 	if err != nil {
 		return fmt.Errorf("cannot be read back: %w", err)
 	}
-	if k.File != "" && after != k.Value {
+	if (k.File != "" || k.CMToS != "") && after != k.Value {
 		return fmt.Errorf("%q was written, %q is read back", k.Value, after)
 	}
 	if k.vendor() != "" {
 		if err := k.unlike(ctx); err != nil {
 			return err
 		}
-	} else if k.File == "" && after == before {
+	} else if k.File == "" && k.CMToS == "" && after == before {
 		return fmt.Errorf("changed nothing: %q shows what it showed before", strings.Join(k.show(), " "))
 	}
 	j.Steps[len(j.Steps)-1].After = &after
@@ -99,6 +99,9 @@ func (j *Journal) Restore(ctx context.Context) error {
 }
 
 func (s Step) restore(ctx context.Context) error {
+	if s.Knob.CMToS != "" {
+		return s.cmRestore(ctx)
+	}
 	now, err := s.Knob.state(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
@@ -132,6 +135,9 @@ func (k Knob) state(ctx context.Context) (string, error) {
 		data, err := os.ReadFile(k.File)
 		return chosen(string(data)), err
 	}
+	if k.CMToS != "" {
+		return k.cmState()
+	}
 	if k.vendor() != "" {
 		return k.vendorState(ctx)
 	}
@@ -148,15 +154,22 @@ func (k Knob) do(ctx context.Context) error {
 		}
 		return nil
 	}
+	if k.CMToS != "" {
+		return k.cmSet(k.Value)
+	}
 	if k.File == "" {
 		_, err := command(ctx, k.Do)
 		return err
 	}
-	f, err := os.OpenFile(k.File, os.O_WRONLY|os.O_TRUNC, 0)
+	return writeInto(k.File, k.Value)
+}
+
+func writeInto(file, value string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(k.Value + "\n")
+	_, err = f.WriteString(value + "\n")
 	return errors.Join(err, f.Close())
 }
 

@@ -15,6 +15,8 @@ import (
 type Held struct {
 	host    remote.Host
 	process remote.Process
+	run     string
+	sudo    bool
 }
 
 // Hold makes changes on a host, as root where sudo is set, and keeps them for at most a time; until Release, or until this
@@ -41,11 +43,11 @@ func Hold(ctx context.Context, h remote.Host, run, owner string, sudo bool, atMo
 		if p != nil {
 			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			defer cancel()
-			err = errors.Join(err, (&Held{h, p}).Release(back))
+			err = errors.Join(err, (&Held{host: h, process: p}).Release(back))
 		}
 		return nil, err
 	}
-	return &Held{h, p}, nil
+	return &Held{h, p, run, sudo}, nil
 }
 
 // Release puts everything back. The error says what is not as it was, with what to type.
@@ -57,24 +59,39 @@ func (h *Held) Release(ctx context.Context) error {
 	return err
 }
 
+// Changed is what somebody else has turned since: what was measured then is not what the run asked for.
+func (h *Held) Changed(ctx context.Context) ([]Changed, error) {
+	const step = "see whether settings held"
+	var out []Changed
+	err := ask(ctx, h.host, remote.Cmd{Args: []string{"pcmlab", "knobs", "changed", h.run}, Sudo: h.sudo, Step: step}, &out)
+	return out, err
+}
+
 // Left is the journals on a host whose run goes on no more: what an earlier run changed and nobody put back.
 func Left(ctx context.Context, h remote.Host, sudo bool) ([]*Journal, error) {
 	const step = "look for settings that earlier runs left"
 	if _, err := h.Binary(ctx); err != nil { // a plain command pushes nothing
 		return nil, err
 	}
-	res, err := h.Run(ctx, remote.Cmd{Args: []string{"pcmlab", "knobs", "left"}, Sudo: sudo, Step: step, MaxOut: 8 << 20, Plain: true})
+	var all []*Journal
+	err := ask(ctx, h, remote.Cmd{Args: []string{"pcmlab", "knobs", "left"}, Sudo: sudo, Step: step}, &all)
+	return all, err
+}
+
+// ask runs a command that only reads and answers in JSON.
+func ask(ctx context.Context, h remote.Host, c remote.Cmd, answer any) error {
+	c.MaxOut, c.Plain = 8<<20, true
+	res, err := h.Run(ctx, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if res.Code != 0 {
-		return nil, &remote.Error{Host: h.Name(), Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, strings.TrimSpace(string(res.Stderr)))}
+		return &remote.Error{Host: h.Name(), Step: c.Step, Err: fmt.Errorf("exit status %d (%s)", res.Code, strings.TrimSpace(string(res.Stderr)))}
 	}
-	var all []*Journal
-	if err := json.Unmarshal(res.Stdout, &all); err != nil {
-		return nil, &remote.Error{Host: h.Name(), Step: step, Err: fmt.Errorf("answer %q: %w", res.Stdout, err)}
+	if err := json.Unmarshal(res.Stdout, answer); err != nil {
+		return &remote.Error{Host: h.Name(), Step: c.Step, Err: fmt.Errorf("answer %q: %w", res.Stdout, err)}
 	}
-	return all, nil
+	return nil
 }
 
 // Restore puts back on a host what a run left.

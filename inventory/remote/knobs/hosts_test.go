@@ -79,10 +79,33 @@ func TestHold_andRelease(t *testing.T) {
 	if left, err := knobs.Left(t.Context(), h, false); err != nil || len(left) != 0 {
 		t.Errorf("what is held counts as left: %+v, %v", left, err)
 	}
+	if changed, err := held.Changed(t.Context()); err != nil || len(changed) != 0 {
+		t.Errorf("what nobody touched counts as changed: %+v, %v", changed, err)
+	}
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	is(t, knob, "1")
+}
+
+// What somebody else turned during the run is told apart from what was not touched.
+func TestHeld_changed(t *testing.T) {
+	dial, knob := lab(t)
+	run := runID(t)
+	held, err := knobs.Hold(t.Context(), dial(run), run, "alice@desk", false, time.Minute, []knobs.Knob{{File: knob, Value: "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(knob, []byte("9\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := held.Changed(t.Context())
+	if err != nil || len(changed) != 1 || changed[0].Knob.File != knob || changed[0].Made != "2" || changed[0].Now != "9" {
+		t.Errorf("%+v, %v; want 2 turned into 9", changed, err)
+	}
+	if err := held.Release(t.Context()); err == nil || !strings.Contains(err.Error(), `is now \"9\"`) {
+		t.Errorf("release: %v", err)
+	}
 }
 
 func TestHold_refused(t *testing.T) {

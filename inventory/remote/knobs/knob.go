@@ -8,11 +8,17 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
-// Knob is one setting: a file, a queueing discipline, settings of one of NVIDIA's tools, or commands.
+// Knob is one setting: a file, a queueing discipline, the connection manager's type of service, settings of one of NVIDIA's
+// tools, or commands.
 type Knob struct {
 	// File has one value: all of it, or the word in brackets where the kernel lists what can be chosen.
 	File  string `json:"file,omitempty"`
 	Value string `json:"value,omitempty"`
+
+	// CMToS is an RDMA device whose queue pairs of the connection manager have type of service Value unless their program
+	// says otherwise; Port is its port, 1 when 0.
+	CMToS string `json:"cma_roce_tos,omitempty"`
+	Port  int    `json:"port,omitempty"`
 
 	// TC replaces the root queueing discipline of a network interface: "netem loss 1%". Of several with " | " between,
 	// each is inside the one before. Only "roce": RoCEv2 goes through them, everything else past them; the first has
@@ -45,6 +51,8 @@ func (k Knob) String() string {
 	switch {
 	case k.File != "":
 		return k.File
+	case k.CMToS != "":
+		return fmt.Sprintf("default_roce_tos of %s port %d", k.CMToS, max(k.Port, 1))
 	case k.Dev != "":
 		return "root qdisc of " + k.Dev
 	case k.vendor() != "":
@@ -57,19 +65,19 @@ func (k Knob) String() string {
 func (k Knob) Validate() error {
 	var errs []error
 	kinds := 0
-	for _, is := range []bool{k.File != "", k.Dev != "" || k.TC != "", k.MLXConfig != "", k.MLXReg != "", k.MLNXQoS != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
+	for _, is := range []bool{k.File != "", k.CMToS != "", k.Dev != "" || k.TC != "", k.MLXConfig != "", k.MLXReg != "", k.MLNXQoS != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
 		if is {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		errs = append(errs, errors.New("need one of file and value, dev and tc, mlxconfig and set, mlxreg, reg and set, mlnx_qos and set, or show, do and undo"))
+		errs = append(errs, errors.New("need one of file and value, cma_roce_tos and value, dev and tc, mlxconfig and set, mlxreg, reg and set, mlnx_qos and set, or show, do and undo"))
 	}
-	errs = append(errs, k.checkVendor())
+	errs = append(errs, k.checkVendor(), k.checkCM())
 	if k.File != "" && (!strings.HasPrefix(k.File, "/") || strings.Contains(k.File, "\x00")) {
 		errs = append(errs, fmt.Errorf("file %q: need an absolute path", k.File))
 	}
-	if (k.File == "") != (k.Value == "") {
+	if k.CMToS == "" && (k.File == "") != (k.Value == "") {
 		errs = append(errs, errors.New("file and value belong together"))
 	}
 	if strings.Contains(k.Value, "\n") {
@@ -185,6 +193,9 @@ func chosen(content string) string {
 func (k Knob) byHand(before string) string {
 	if k.File != "" {
 		return fmt.Sprintf("echo %s | sudo tee %s", quote(before), quote(k.File))
+	}
+	if k.CMToS != "" {
+		return k.cmByHand(before)
 	}
 	commands := [][]string{k.Undo}
 	if k.vendor() != "" {

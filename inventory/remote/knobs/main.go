@@ -14,6 +14,13 @@ import (
 // Ready is what `pcmlab knobs hold` prints when everything is changed.
 const Ready = "changed"
 
+// Changed is a knob that somebody else has turned while a run held it.
+type Changed struct {
+	Knob Knob   `json:"knob"`
+	Made string `json:"made"` // by the run
+	Now  string `json:"now"`
+}
+
 // order is what hold is asked for.
 type order struct {
 	Run   string `json:"run"`
@@ -26,6 +33,7 @@ type order struct {
 //	hold ORDER   makes changes, prints Ready, and waits for its end; the guard runs restore then
 //	restore RUN  puts back what a run changed; nothing to do is no mistake
 //	left         prints the journals of runs that go on no more, as JSON
+//	changed RUN  prints what is no more as the run made it, as JSON
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin") // where tc is, and an account that is not root does not look
 	if err := serve(ctx, Dir(), args, stdout); err != nil {
@@ -42,6 +50,9 @@ func serve(ctx context.Context, dir string, args []string, stdout io.Writer) err
 		found, err := List(dir)
 		found = slices.DeleteFunc(found, func(j *Journal) bool { return j.Holder.Alive() })
 		return errors.Join(json.NewEncoder(stdout).Encode(append([]*Journal{}, found...)), err)
+	case len(args) == 2 && args[0] == "changed":
+		found, err := changed(ctx, dir, args[1])
+		return errors.Join(json.NewEncoder(stdout).Encode(append([]Changed{}, found...)), err)
 	case len(args) == 2 && args[0] == "restore":
 		return restoreRun(ctx, dir, args[1])
 	case len(args) == 2 && args[0] == "hold":
@@ -56,5 +67,29 @@ func serve(ctx context.Context, dir string, args []string, stdout io.Writer) err
 		<-ctx.Done()
 		return nil
 	}
-	return fmt.Errorf("knobs %q: want hold ORDER, restore RUN or left", args)
+	return fmt.Errorf("knobs %q: want hold ORDER, restore RUN, left or changed RUN", args)
+}
+
+// changed compares what a run made with what is there. Of several changes of one knob the last counts.
+func changed(ctx context.Context, dir, run string) ([]Changed, error) {
+	j, err := load(dir, run)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", run, err)
+	}
+	var out []Changed
+	var errs []error
+	said := map[string]bool{}
+	for _, s := range slices.Backward(j.Steps) {
+		if s.After == nil || said[s.Knob.String()] {
+			continue
+		}
+		said[s.Knob.String()] = true
+		now, err := s.Knob.state(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", s.Knob, err))
+		} else if now != *s.After {
+			out = append(out, Changed{s.Knob, *s.After, now})
+		}
+	}
+	return out, errors.Join(errs...)
 }
