@@ -163,20 +163,47 @@ func TestMatchFlows_bothDirections(t *testing.T) {
 	}
 }
 
-// What a rate limit made of what was asked for is said when it is far off, and fails nothing (USERS O13).
+// TestAchieved_saysHowFarOff is USERS O13: what a rate limit made of what was asked for is said when it is far off, and fails nothing until a
+// tolerance says so.
 func TestAchieved_saysHowFarOff(t *testing.T) {
 	for _, c := range []struct {
-		got  float64
-		want string
-	}{{20e6, ""}, {19.1e6, ""}, {18.5e6, "asks for 20 Mbit/s, the tool sent 18.5 Mbit/s (-7.5 %)"}} {
-		r := &Runner{result: &Result{}}
-		fr := &FlowResult{Name: "h1", ToolBps: &c.got}
-		r.achieved(fr, perftest.Params{RateLimitGbps: 0.02})
-		if fr.AskedBps == nil || *fr.AskedBps != 20e6 {
-			t.Errorf("asked %v", fr.AskedBps)
+		name      string
+		got       float64 // 0: the tool said nothing
+		both      bool
+		tolerance float64
+		warning   string
+		verdict   Verdict // "": there is no check
+	}{
+		{"right", 10e9, false, 0, "", ""},
+		{"near", 9.55e9, false, 0, "", ""},
+		{"as_in_the_issue", 9.25e9, false, 0, "asks for 10 Gbit/s, the tool sent 9.25 Gbit/s (-7.5 %)", ""},
+		{"within_tolerance", 9.25e9, false, 0.1, "(-7.5 %)", Pass},
+		{"beyond_tolerance", 8.9e9, false, 0.1, "(-11.0 %)", Fail},
+		{"too_fast", 11.5e9, false, 0.1, "(+15.0 %)", Fail},
+		{"not_measured", 0, false, 0.1, "", Skip},
+		{"both_directions", 19.8e9, true, 0.1, "", Pass}, // the tool's number is their sum
+	} {
+		r := &Runner{Playbook: &Playbook{RateTolerance: c.tolerance}, result: &Result{}}
+		fr := &FlowResult{Name: "h1"}
+		if c.got > 0 {
+			fr.ToolBps = &c.got
 		}
-		if said := strings.Join(r.result.Warnings, "\n"); (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
-			t.Errorf("%g bit/s: %q, want %q", c.got, said, c.want)
+		r.achieved(fr, perftest.Params{RateLimitGbps: 10, Bidirectional: c.both})
+		if want := map[bool]float64{false: 10e9, true: 20e9}[c.both]; fr.AskedBps == nil || *fr.AskedBps != want {
+			t.Errorf("%s: asked %v, want %v", c.name, fr.AskedBps, want)
+		}
+		if said := strings.Join(r.result.Warnings, "\n"); (said == "") != (c.warning == "") || !strings.Contains(said, c.warning) {
+			t.Errorf("%s: %q, want %q", c.name, said, c.warning)
+		}
+		var verdict Verdict
+		for _, k := range r.result.Checks {
+			verdict = k.Verdict
+			if k.Verdict == Fail && !strings.Contains(k.Reason, "rate_tolerance is 10 %") {
+				t.Errorf("%s: reason %q", c.name, k.Reason)
+			}
+		}
+		if verdict != c.verdict {
+			t.Errorf("%s: check %q, want %q", c.name, verdict, c.verdict)
 		}
 	}
 }

@@ -18,27 +18,28 @@ import (
 
 // Playbook is one checked playbook: what is done, with no word of where.
 type Playbook struct {
-	Name       string
-	About      string
-	File       string
-	Source     []byte // as it was read; a bundle keeps it
-	Roles      []Role
-	Traffic    perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
-	Ports      perftest.PortRange // pool of each receiver
-	IPv6       bool               // between the ip6 addresses of NICs
-	Handler    string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
-	Diagnostic bool               // every invocation of a handler is logged
-	Setup      []Setting          // changed before, put back after
-	RDCC       *RDCC              // nil: the playbook does not speak of it
-	Flows      []Flow
-	Phases     []Phase
-	Trims      Trims
-	Bin        time.Duration
-	Sample     *time.Duration // nil: as the lab is
-	Analyze    string         // AnalyzeAuto, AnalyzeHere, AnalyzeThere
-	FetchLimit int64
-	Captures   []Capture
-	Expect     []Expectation
+	Name          string
+	About         string
+	File          string
+	Source        []byte // as it was read; a bundle keeps it
+	Roles         []Role
+	Traffic       perftest.Params    // of every flow; what depends on host or flow is filled in by Plan
+	Ports         perftest.PortRange // pool of each receiver
+	RateTolerance float64            // how far from traffic.rate_limit a flow may be, as a part of it; 0: as far as it likes
+	IPv6          bool               // between the ip6 addresses of NICs
+	Handler       string             // of every sender in place of the lab's; "": the lab's, inventory.NoHandler: none
+	Diagnostic    bool               // every invocation of a handler is logged
+	Setup         []Setting          // changed before, put back after
+	RDCC          *RDCC              // nil: the playbook does not speak of it
+	Flows         []Flow
+	Phases        []Phase
+	Trims         Trims
+	Bin           time.Duration
+	Sample        *time.Duration // nil: as the lab is
+	Analyze       string         // AnalyzeAuto, AnalyzeHere, AnalyzeThere
+	FetchLimit    int64
+	Captures      []Capture
+	Expect        []Expectation
 
 	Repeat     int     // runs of each cell
 	Warmup     int     // runs of each cell before that are not counted
@@ -191,6 +192,16 @@ func (p *Playbook) buildTraffic(f *playbookFile) {
 	p.Traffic = perftest.Params{Tool: t.Tool, Size: int(t.Size), QPs: t.QPs, TxDepth: t.TxDepth, MTU: t.MTU, Margin: t.Margin, RDMACM: t.RDMACM,
 		RateLimitGbps: float64(t.Rate) / 1e9, Burst: t.Burst}
 	p.IPv6 = t.IPv6
+	if t.Within != "" {
+		percent, _ := strconv.ParseFloat(strings.TrimSuffix(t.Within, "%"), 64) // its pattern was checked
+		p.RateTolerance = percent / 100
+		if t.Rate == 0 {
+			p.doc.Errorf(spec.P("traffic", "rate_tolerance"), "", "rate_tolerance belongs to rate_limit")
+		}
+		if p.RateTolerance == 0 {
+			p.doc.Errorf(spec.P("traffic", "rate_tolerance"), "such as 10%", "rate_tolerance 0: no limiter is exact")
+		}
+	}
 	if t.Timeout != nil {
 		p.Traffic.Timeout = *t.Timeout
 	}

@@ -53,6 +53,7 @@ type trafficSpec struct {
 	RDMACM  bool          `yaml:"rdma_cm" doc:"connect by RDMA-CM (-R)"`
 	IPv6    bool          `yaml:"ipv6" doc:"between the ip6 addresses of the lab's NICs"`
 	Rate    units.Rate    `yaml:"rate_limit" min:"1kbit/s" example:"20Mbit/s" doc:"what the tool itself sends at most, each flow (--rate_limit)"`
+	Within  string        `yaml:"rate_tolerance" pattern:"[0-9]{1,2}(\\.[0-9]+)?%" example:"10%" doc:"how far from rate_limit what was sent may be before the run fails; when absent it fails nothing, and beyond 5% is a warning"`
 	Burst   int           `yaml:"burst" min:"1" max:"15000" doc:"messages that it sends at a time under a rate_limit (--burst_size); 1 when absent"`
 	Args    []spec.Scalar `yaml:"args" doc:"further arguments of the tool: -b, -N, -Q N, -l N, -I N, -S N, --retry_count=N"`
 }

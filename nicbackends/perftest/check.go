@@ -2,6 +2,7 @@ package perftest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -159,19 +160,57 @@ func (p Params) checkReport() []Problem {
 	if p.JSONFile != "" && p.Output != "" {
 		out = append(out, Problem{[]string{"json_file", "output"}, "with a bare number (--output) the JSON file has a trailing comma in every version so far; give one of the two"})
 	}
+	return append(out, p.checkRate()...)
+}
+
+// LimiterTolerance is how far from what was asked a rate limit of the tool may be without a word: its software limiter
+// counts CPU cycles between bursts and is some 7 % off (perftest issue 125).
+const LimiterTolerance = 0.05
+
+// checkRate holds a rate limit against what the tool's limiter can do. It counts whole bursts of whole messages a second
+// (perftest_resources.c, run_iter_bw: rate_limit_pps and number_of_bursts are integers), whatever the fraction.
+func (p Params) checkRate() []Problem {
+	var out []Problem
 	switch {
 	case p.RateLimitGbps < 0:
-		out = append(out, Problem{[]string{"rate_limit"}, fmt.Sprintf("%g Gb/s is negative", p.RateLimitGbps)})
+		return []Problem{{[]string{"rate_limit"}, fmt.Sprintf("%g Gb/s is negative", p.RateLimitGbps)}}
 	case p.RateLimitGbps == 0 && p.RateLimitType != "":
 		out = append(out, Problem{[]string{"rate_limit_type"}, "a kind of rate limit without a rate_limit"})
 	}
 	if p.Burst != 0 && p.RateLimitGbps == 0 {
 		out = append(out, Problem{[]string{"burst", "rate_limit"}, "a burst without a rate_limit"})
 	}
-	if p.RateLimitType != "" && !slices.Contains([]string{"HW", "SW", "PP"}, p.RateLimitType) {
-		out = append(out, Problem{[]string{"rate_limit_type"}, fmt.Sprintf("%q is not one of HW, SW, PP", p.RateLimitType)})
+	switch p.RateLimitType {
+	case "", "SW":
+	case "HW":
+		out = append(out, Problem{[]string{"rate_limit_type"}, "HW is a static rate of the queue pair, which InfiniBand alone has (perftest_resources.c compares the link layer): on RoCE the limit is SW"})
+	case "PP":
+		out = append(out, Problem{[]string{"rate_limit_type"}, "PP, packet pacing, is for raw Ethernet alone (perftest_parameters.c): the limit is SW"})
+	default:
+		out = append(out, Problem{[]string{"rate_limit_type"}, fmt.Sprintf("%q: the limit is SW", p.RateLimitType)})
 	}
-	return out
+	if p.RateLimitGbps == 0 {
+		return out
+	}
+	if p.Bidirectional && p.ToolName() == SendBW {
+		out = append(out, Problem{[]string{"rate_limit", "bidirectional"}, "the tool does not limit SEND in both directions (perftest_parameters.c): leave -b out, or write"})
+	}
+	if p.AllSizes {
+		return out
+	}
+	burst := max(p.Burst, 1)
+	bits := float64(p.MessageSize()) * 8 * float64(burst) // one burst
+	asked := p.RateLimitGbps * 1e9
+	sent := math.Floor(math.Floor(asked/bits*float64(burst))/float64(burst)) * bits
+	if sent >= asked*(1-LimiterTolerance) {
+		return out
+	}
+	unit := "messages"
+	if burst > 1 {
+		unit = fmt.Sprintf("bursts of %d messages", burst)
+	}
+	return append(out, Problem{[]string{"rate_limit", "size"}, fmt.Sprintf("%.4g Mbit/s are %.3g %s of %d bytes a second, and the tool's limiter counts whole ones: it would send %.4g Mbit/s; ask for %.4gMbit/s, or take a smaller size or burst",
+		asked/1e6, asked/bits, unit, p.MessageSize(), sent/1e6, math.Ceil(asked/bits)*bits/1e6)})
 }
 
 // PeakMeasured says whether the tool measures a peak with these parameters; otherwise it prints 0.00.

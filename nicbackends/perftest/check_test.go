@@ -86,6 +86,14 @@ func TestParams_Check(t *testing.T) {
 		{"post_list", Params{PostList: 16, Iterations: 100}, []string{"iterations,post_list"}},
 		{"cq_mod", Params{PostList: 16, CQModeration: 5}, []string{"post_list,cq_mod"}},
 		{"rate_type_alone", Params{RateLimitType: "SW"}, []string{"rate_limit_type"}},
+		{"rate_odd", Params{Size: 65536, RateLimitGbps: 65}, nil},
+		{"rate_hardware", Params{RateLimitGbps: 50, RateLimitType: "HW"}, []string{"rate_limit_type"}},
+		{"rate_pacing", Params{RateLimitGbps: 50, RateLimitType: "PP"}, []string{"rate_limit_type"}},
+		{"rate_of_less_than_a_message", Params{Size: 1 << 20, RateLimitGbps: 0.005}, []string{"rate_limit,size"}},
+		{"rate_of_two_and_a_half_messages", Params{Size: 1 << 20, RateLimitGbps: 0.021}, []string{"rate_limit,size"}},
+		{"rate_of_half_a_burst_more", Params{Size: 65536, Burst: 100, RateLimitGbps: 0.08}, []string{"rate_limit,size"}},
+		{"rate_of_whole_bursts", Params{Size: 65536, Burst: 100, RateLimitGbps: 0.0530}, nil},
+		{"rate_of_SEND_both_ways", Params{Tool: SendBW, Size: 4096, RateLimitGbps: 1, Bidirectional: true}, []string{"rate_limit,bidirectional"}},
 		{"output", Params{Output: "latency"}, []string{"output"}},
 		{"several", Params{Iterations: 1, MTU: 9000, QPs: -1}, []string{"iterations", "qps", "mtu"}},
 	} {
@@ -99,6 +107,10 @@ func TestParams_Check(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v (%v)", tt.name, got, tt.want, tt.p.Check())
 		}
+	}
+	odd := Params{Size: 1 << 20, RateLimitGbps: 0.021}.Check()
+	if msg := fmt.Sprint(odd); !strings.Contains(msg, "21 Mbit/s are 2.5 messages") || !strings.Contains(msg, "send 16.78 Mbit/s; ask for 25.17Mbit/s") {
+		t.Errorf("message %q", msg)
 	}
 	ps := Params{Duration: 10 * time.Second, AllSizes: true}.Check()
 	if msg := fmt.Sprint(ps[0].Error()); !strings.Contains(msg, "duration, sizes: ") || !strings.Contains(msg, "-D with -a") {
