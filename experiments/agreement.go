@@ -37,7 +37,7 @@ func (r *Runner) equal(name string, parts ...any) { // name, then pairs of what 
 			c.Verdict, c.Reason = Skip, what+" is not known"
 			break
 		}
-		c.Values = append(c.Values, MetricValue{what, float64(*v)})
+		c.Values = append(c.Values, MetricValue{Call: what, Value: float64(*v)})
 		if first == nil {
 			first = v
 		} else if *first != *v && c.Verdict == Pass {
@@ -210,7 +210,7 @@ func (r *Runner) agreeRate(doc *analysis.Document, f *FlowResult) {
 		skip("the capture holds only %v of the tool's window of %v", measured, time.Duration(*f.WindowNS))
 		return
 	}
-	c.Values = []MetricValue{{"tool", *f.ToolBps}, {"capture", total}}
+	c.Values = []MetricValue{{Call: "tool", Value: *f.ToolBps}, {Call: "capture", Value: total}}
 	// The tool counts whole messages: one of each queue pair may be in at one end of its window, or out at the other.
 	whole := float64(8*r.messageBytes(f.Name)) / time.Duration(*f.WindowNS).Seconds()
 	if off, allowed := math.Abs(total-*f.ToolBps) / *f.ToolBps, rateTolerance + (again+whole) / *f.ToolBps; off > allowed {

@@ -273,10 +273,24 @@ func (r *Runner) check(m Metrics) {
 		case ok:
 			c.Verdict = Pass
 		default:
-			c.Verdict, c.Reason = Fail, "does not hold"
+			c.Verdict, c.Reason = Fail, "does not hold"+failing(values)
 		}
 		r.result.Checks = append(r.result.Checks, c)
 	}
+}
+
+// failing names the values for which an expectation of each flow does not hold.
+func failing(values []MetricValue) string {
+	var rows []string
+	for _, v := range values {
+		if v.Fails {
+			rows = append(rows, fmt.Sprintf("%s = %.5g", v.Call, v.Value))
+		}
+	}
+	if rows == nil {
+		return ""
+	}
+	return ": " + strings.Join(rows, ", ")
 }
 
 // quality turns what the captures lack into warnings and, where a verdict would rest on it, into an error.

@@ -213,7 +213,7 @@ func (r *Runner) achieved(fr *FlowResult, p perftest.Params) {
 			r.result.warn("flow " + fr.Name + ": " + said)
 		}
 		check.Verdict, check.Reason = Pass, ""
-		check.Values = []MetricValue{{"asked_bps", asked}, {"tool_bps", *fr.ToolBps}}
+		check.Values = []MetricValue{{Call: "asked_bps", Value: asked}, {Call: "tool_bps", Value: *fr.ToolBps}}
 		if math.Abs(off) > r.Playbook.RateTolerance {
 			check.Verdict, check.Reason = Fail, fmt.Sprintf("%s, rate_tolerance is %g %%", said, r.Playbook.RateTolerance*100)
 		}

@@ -34,6 +34,8 @@ type Expression struct {
 	Text    string
 	program *vm.Program
 	uses    []string // counters it names
+
+	ofEachFlow bool // it says flow="*"
 }
 
 // CompileExpression checks an expectation such as `jain(phase="three") >= 0.95`. Errors are *ExpressionError with
@@ -52,7 +54,10 @@ func CompileExpression(text string) (*Expression, error) {
 		}
 		return nil, &ExpressionError{Text: text, Col: 0, Message: err.Error()}
 	}
-	return &Expression{Text: text, program: program, uses: uses}, nil
+	x := &Expression{Text: text, program: program, uses: uses}
+	_, asked := x.queries()
+	x.ofEachFlow = slices.ContainsFunc(asked, func(q Query) bool { return q.Flow == "*" })
+	return x, nil
 }
 
 // ExpressionError points at a column (from 0) of an expectation.
@@ -66,9 +71,34 @@ func (e *ExpressionError) Error() string {
 	return fmt.Sprintf("expectation %q: column %d: %s", e.Text, e.Col+1, e.Message)
 }
 
-// Holds evaluates the expectation. values lists the metrics it asked for with what they were.
+// Holds evaluates the expectation. values lists the metrics it asked for with what they were. One that says flow="*" must
+// hold for each flow; values of those for which it does not are marked.
 func (x *Expression) Holds(m Metrics) (ok bool, values []MetricValue, err error) {
-	rec := &recorder{m: m}
+	all, several := m.(interface{ FlowNames() []string })
+	if !several || !x.ofEachFlow {
+		return x.holds(m, "")
+	}
+	ok = true
+	for _, flow := range all.FlowNames() {
+		good, looked, err := x.holds(m, flow)
+		if err != nil {
+			return false, append(values, looked...), err
+		}
+		for _, v := range looked {
+			v.Fails = !good
+			values = append(values, v)
+		}
+		ok = ok && good
+	}
+	if len(values) == 0 {
+		return false, nil, &NotMeasured{x.Text, "the run has no flows"}
+	}
+	return ok, values, nil
+}
+
+// holds evaluates it with flow in the place of "*".
+func (x *Expression) holds(m Metrics, flow string) (ok bool, values []MetricValue, err error) {
+	rec := &recorder{m: m, flow: flow}
 	out, err := expr.Run(x.program, environment(rec))
 	if rec.missing != nil { // expr wraps what a function returns; the first thing not measured is the reason
 		return false, rec.values, rec.missing
@@ -83,10 +113,12 @@ func (x *Expression) Holds(m Metrics) (ok bool, values []MetricValue, err error)
 type MetricValue struct {
 	Call  string  `json:"call"` // jain(phase="three")
 	Value float64 `json:"value"`
+	Fails bool    `json:"fails,omitempty"` // of flow="*": the expectation does not hold for this flow
 }
 
 type recorder struct {
 	m       Metrics
+	flow    string // in the place of "*"
 	values  []MetricValue
 	missing error
 }
@@ -98,7 +130,7 @@ func (r *recorder) note(call string, v float64, err error) (float64, error) {
 		}
 		return 0, err
 	}
-	r.values = append(r.values, MetricValue{call, v})
+	r.values = append(r.values, MetricValue{Call: call, Value: v})
 	return v, nil
 }
 
@@ -110,6 +142,10 @@ func environment(r *recorder) map[string]any {
 			q, call, err := query(m.Name, args)
 			if err != nil || r == nil {
 				return 0, err
+			}
+			if q.Flow == "*" && r.flow != "" {
+				q.Flow = r.flow
+				call = m.Name + q.String()
 			}
 			v, err := r.m.Value(m.Name, q)
 			return r.note(call, v, err)

@@ -29,7 +29,7 @@ func (r *Runner) handlerChecks() {
 			if !ok && c.Reason == "" {
 				c.Verdict, c.Reason, c.unmeasured = Skip, "its NIC has no counter "+counter, true
 			}
-			c.Values = append(c.Values, MetricValue{"nic." + h.Host + "." + counter, float64(v)})
+			c.Values = append(c.Values, MetricValue{Call: "nic." + h.Host + "." + counter, Value: float64(v)})
 			return v
 		}
 		flows, runs, changes, failures := value("handler_flows"), value("handler_runs"), value("handler_changes"), value("handler_failures")

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -16,6 +17,9 @@ type documentMetrics struct {
 	counters map[string]map[string]int64 // "nic.h1" -> counter -> growth over the run
 	why      string                      // why doc is nil
 }
+
+// FlowNames are the flows that flow="*" stands for.
+func (m *documentMetrics) FlowNames() []string { return slices.Sorted(maps.Keys(m.flowIDs)) }
 
 // Value implements Metrics. A phase of "*" gives the lowest value of all phases.
 func (m *documentMetrics) Value(metric string, q Query) (float64, error) {

@@ -213,7 +213,7 @@ func (r *Runner) agreeDevice(host, device string, raw []counters.Change) {
 	c := CheckResult{Name: "data of " + host + " passed " + device, Verdict: Pass}
 	var others []string
 	for _, o := range sortedKeys(objects) {
-		c.Values = append(c.Values, MetricValue{o + " packets", float64(objects[o])})
+		c.Values = append(c.Values, MetricValue{Call: o + " packets", Value: float64(objects[o])})
 		if o != device && objects[o] > 0 {
 			others = append(others, fmt.Sprintf("%s moved by %d packets", o, objects[o]))
 		}
@@ -249,7 +249,7 @@ func (r *Runner) agreePriority(host string, nic *inventory.NIC, rows []CounterRo
 		return
 	}
 	c := CheckResult{Name: fmt.Sprintf("bytes of %s left in priority %d", host, nic.Priority), Verdict: Pass,
-		Values: []MetricValue{{fmt.Sprintf("priority %d", nic.Priority), float64(own)}, {"all", float64(total)}}}
+		Values: []MetricValue{{Call: fmt.Sprintf("priority %d", nic.Priority), Value: float64(own)}, {Call: "all", Value: float64(total)}}}
 	if own*2 < total {
 		c.Verdict = Fail
 		c.Reason = fmt.Sprintf("%s moved by %d of %d bytes: the NIC's map from DSCP (or PCP) to priority is not what the lab file says (mlnx_qos -i %s; pcmlab check)", most.Raw[0], *most.Growth, total, nic.Netdev)

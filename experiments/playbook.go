@@ -473,7 +473,7 @@ func (p *Playbook) checkNames(at spec.Path, x *Expression) {
 		if q.Phase != "" && q.Phase != "*" && !slices.Contains(phases, q.Phase) {
 			p.doc.Errorf(at, spec.Suggest(q.Phase, phases), "no phase %q", q.Phase)
 		}
-		if q.Flow != "" && !slices.Contains(flows, q.Flow) {
+		if q.Flow != "" && q.Flow != "*" && !slices.Contains(flows, q.Flow) {
 			p.doc.Errorf(at, spec.Suggest(q.Flow, flows), "no flow %q", q.Flow)
 		}
 	}

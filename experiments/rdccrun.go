@@ -221,7 +221,7 @@ func (r *Runner) rdccCheck(host, does string, counters []string, wrong func(map[
 			c.Verdict, c.Reason, c.unmeasured = Skip, "its NIC has no counter rdcc_"+name, true
 		}
 		values[name] = v
-		c.Values = append(c.Values, MetricValue{"rdcc." + host + "." + name, float64(v)})
+		c.Values = append(c.Values, MetricValue{Call: "rdcc." + host + "." + name, Value: float64(v)})
 	}
 	if c.Verdict == Pass {
 		if c.Reason = wrong(values); c.Reason != "" {

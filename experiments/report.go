@@ -127,7 +127,11 @@ func checksOf(checks []CheckResult) []analysis.Check {
 			row.Rows = append(row.Rows, analysis.CheckRow{Detail: c.That})
 		}
 		for _, v := range c.Values {
-			row.Rows = append(row.Rows, analysis.CheckRow{Detail: fmt.Sprintf("%s = %.6g", v.Call, v.Value)})
+			detail := fmt.Sprintf("%s = %.6g", v.Call, v.Value)
+			if v.Fails {
+				detail += ": does not hold"
+			}
+			row.Rows = append(row.Rows, analysis.CheckRow{Detail: detail})
 		}
 		out = append(out, row)
 	}

@@ -104,6 +104,7 @@ measured in its window less the trims of 'measure:'.
   rtt_p99() < 2*ms                      time from data to its ACK, ns, of the whole run; rtt_p50(), and message_p50() and
                                         message_p99() for completion times; of several flows the highest
   jain(phase="*") >= 0.95               "*" is the lowest of all phases
+  goodput(flow="*") >= 90*Gb            must hold for each flow; those for which it does not are named
   nic.h1.packet_seq_err == 0            counters of a NIC, after minus before
   switch.sw.dropped_packets == 0        counters of a switch
   rdcc.invariant_violations == 0        counters of credit control, of all hosts together; rdcc.r1.granted are those of one. Also

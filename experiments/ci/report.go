@@ -244,7 +244,11 @@ func (b *builder) expectation(name string, runs []*experiments.Summary) Case {
 // values are the numbers that decided, or why there are none.
 func values(k experiments.CheckResult) string {
 	var parts []string
+	some := slices.ContainsFunc(k.Values, func(v experiments.MetricValue) bool { return v.Fails })
 	for _, v := range k.Values {
+		if some && !v.Fails {
+			continue // of each flow: only those that fail it
+		}
 		parts = append(parts, fmt.Sprintf("%s = %.6g", v.Call, v.Value))
 	}
 	if len(parts) == 0 {
