@@ -199,7 +199,7 @@ func TestTablesOfUserPain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O10 O11 O13 O14 O19 O20 O21 O22 O23 O24 O25 S04 S05 S09 S10 S12 S13 S15 S17 S18 S20")
+	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O10 O11 O13 O14 O19 O20 O21 O22 O23 O24 O25 S01 S04 S05 S09 S10 S11 S12 S13 S15 S17 S18 S20")
 	for _, item := range items {
 		if !strings.Contains(string(data), "| "+item+" |") {
 			t.Errorf("%s has no row", item)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/experiments"
+	"github.com/pcmlab/pcmlab/experiments/ci"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends/check"
@@ -22,6 +25,8 @@ type labCheckOptions struct {
 	all    bool
 	noPing bool
 	within time.Duration
+	junit  string
+	bars   bars
 }
 
 func newCheckCommand(e *env) *cobra.Command {
@@ -42,9 +47,52 @@ func newCheckCommand(e *env) *cobra.Command {
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what passed, too")
 	cmd.Flags().BoolVar(&o.noPing, "no-ping", false, "send nothing between the data addresses")
 	cmd.Flags().DurationVar(&o.within, "timeout", 30*time.Second, "wait this long for one host")
+	cmd.Flags().StringVar(&o.junit, "junit", "", "write JUnit XML to this file: a suite for each host, skips with their reason")
+	o.bars.addFlags(cmd)
 	cmd.MarkFlagRequired("inventory")
 	cmd.RegisterFlagCompletionFunc("inventory", completeFiles("yaml", "yml"))
 	return cmd
+}
+
+// bars are what paths must reach.
+type bars struct {
+	rtt  time.Duration
+	lost int
+}
+
+func (b *bars) addFlags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&b.rtt, "max-rtt", 0, "a path with a longer round trip fails; no bar when 0")
+	cmd.Flags().IntVar(&b.lost, "max-lost", -1, "a path that loses more datagrams fails; when -1 one that loses all fails, and others are warnings")
+}
+
+// set puts them into the options of a mesh, or says what is wrong with them.
+func (b *bars) set(o *check.MeshOptions) error {
+	if b.rtt < 0 {
+		return usagef("--max-rtt %v: need a positive time, such as 500us", b.rtt)
+	}
+	if b.lost < -1 {
+		return usagef("--max-lost %d: need a number of datagrams, such as 0", b.lost)
+	}
+	o.MaxRTT = b.rtt
+	if b.lost >= 0 {
+		o.MaxLost = &b.lost
+	}
+	return nil
+}
+
+// writeJUnit tells continuous integration what a check found.
+func writeJUnit(file string, lab string, findings []check.Finding) error {
+	if file == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := ci.OfCheck(lab, findings).WriteJUnit(&b); err != nil {
+		return err
+	}
+	if err := experiments.WriteAtomic(file, b.Bytes()); err != nil {
+		return usagef("--junit %s: %w", file, err)
+	}
+	return nil
 }
 
 // liveLab reads a lab whose hosts can be asked now: real ones, or a virtual lab that is up.
@@ -88,6 +136,10 @@ func (e *env) check(ctx context.Context, o *labCheckOptions) error {
 	if o.within <= 0 {
 		return usagef("--timeout %v: need a positive time, such as 30s", o.within)
 	}
+	var paths check.MeshOptions
+	if err := errors.Join(o.bars.set(&paths), (&ciOptions{annotations: "auto", junit: o.junit}).check()); err != nil {
+		return err
+	}
 	lab, err := liveLab("check", o.lab)
 	if err != nil {
 		return err
@@ -108,7 +160,7 @@ func (e *env) check(ctx context.Context, o *labCheckOptions) error {
 		}
 	}
 	if !o.noPing {
-		doc.Paths = check.Mesh(ctx, pool, lab, answers, check.MeshOptions{})
+		doc.Paths = check.Mesh(ctx, pool, lab, answers, paths)
 		doc.Findings = append(doc.Findings, check.PathFindings(doc.Paths)...)
 	}
 	doc.Counts = check.Count(doc.Findings)
@@ -118,7 +170,7 @@ func (e *env) check(ctx context.Context, o *labCheckOptions) error {
 	} else {
 		err = e.printFindings(doc, o.all, len(lab.Hosts))
 	}
-	return errors.Join(err, ctx.Err(), checkError(doc.Counts, check.NotAsked(answers)))
+	return errors.Join(err, writeJUnit(o.junit, lab.Name, doc.Findings), ctx.Err(), checkError(doc.Counts, check.NotAsked(answers)))
 }
 
 func worst(n map[check.Verdict]int) check.Verdict {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,12 +44,31 @@ func TestCheck_virtualLab(t *testing.T) {
 			t.Errorf("path %+v, want datagrams of full MTU with DSCP 26 and ECT(0)", p)
 		}
 	}
+	// Bars (USERS S01): each path is held against them, and the exit code says so.
+	o = h.run("ping", "-i", "virtual-4", "--max-rtt", "1ns", "-o", "json")
+	if o.code != 1 || strings.Count(o.stdout, "at most 1ns may pass") != 12 {
+		t.Errorf("ping over the bar: exit %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
 	if o := h.run("lab", "exec", "h2", "--", "ip", "link", "set", "eth0", "mtu", "1500"); o.code != 0 {
 		t.Fatalf("lower the MTU: %s", o.stderr)
 	}
 	bad, _, o = look()
 	if o.code != 1 || bad.Host != "h2" || bad.What != "MTU" || !strings.Contains(bad.Fix, "ip link set eth0 mtu 4200") {
 		t.Errorf("exit %d, %+v, want the MTU of h2 with its fix", o.code, bad)
+	}
+	// A port that is down (USERS S11): one table, and for nightly jobs a file in which it is a failure and what could not be
+	// judged a skip with its reason.
+	if o := h.run("lab", "exec", "h3", "--", "ip", "link", "set", "eth0", "down"); o.code != 0 {
+		t.Fatalf("put the port down: %s", o.stderr)
+	}
+	junit := filepath.Join(t.TempDir(), "junit.xml")
+	o = h.run("check", "-i", "virtual-4", "--junit", junit)
+	if o.code != 1 || !regexp.MustCompile(`h3 softnic0 .* interface .* fail .* eth0 down`).MatchString(o.stdout) {
+		t.Errorf("port down: exit %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	data, err := os.ReadFile(junit)
+	if err != nil || !regexp.MustCompile(`(?s)<testsuite name="virtual-4.h3".*<failure message="[^"]*down`).Match(data) || !strings.Contains(string(data), "<skipped message=") {
+		t.Errorf("%v\n%s", err, data)
 	}
 	o = h.run("ping", "-i", "virtual-4", "-o", "json")
 	if o.code != 1 || !strings.Contains(o.stdout, "larger than the interface's MTU here") {

@@ -15,8 +15,9 @@ import (
 )
 
 func newPingCommand(e *env) *cobra.Command {
-	var lab, output, with string
-	var count int
+	var lab, output, with, junit string
+	var o check.MeshOptions
+	var limits bars
 	cmd := &cobra.Command{
 		Use:   "ping -i LAB",
 		Short: "Send datagrams to UDP 4791 between every pair of data addresses of a lab",
@@ -24,8 +25,8 @@ func newPingCommand(e *env) *cobra.Command {
 			"and look at the other end what arrives: a packet socket there sees them before whoever listens at 4791 (rdma_rxe, the\n" +
 			"software NIC), and every NIC drops them without a word. A ConnectX takes RoCE packets from its kernel: paths to one are\n" +
 			"probed with five small writes of ib_write_bw, as --with verbs does everywhere.\n\n" +
-			"Exit 1 when a path fails, 3 when a host could not be asked.",
-		Example: "  pcmlab ping -i labs/testbed.yaml\n  pcmlab ping -i labs/testbed.yaml --with verbs",
+			"--max-rtt and --max-lost are bars: a path beyond one fails. Exit 1 when a path fails, 3 when a host could not be asked.",
+		Example: "  pcmlab ping -i labs/testbed.yaml\n  pcmlab ping -i labs/testbed.yaml --with verbs\n  pcmlab ping -i labs/testbed.yaml --max-rtt 500us --max-lost 0",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkOutput(output, "table", "json"); err != nil {
@@ -38,21 +39,27 @@ func newPingCommand(e *env) *cobra.Command {
 			default:
 				return usagef("--with %q: need auto, packet or verbs", with)
 			}
-			if count < 1 || count > 1000 {
-				return usagef("--count %d: need 1 to 1000", count)
+			if o.Count < 1 || o.Count > 1000 {
+				return usagef("--count %d: need 1 to 1000", o.Count)
 			}
-			return e.ping(c.Context(), lab, output, check.MeshOptions{With: with, Count: count})
+			if err := errors.Join(limits.set(&o), (&ciOptions{annotations: "auto", junit: junit}).check()); err != nil {
+				return err
+			}
+			o.With = with
+			return e.ping(c.Context(), lab, output, junit, o)
 		},
 	}
 	cmd.Flags().StringVarP(&lab, "inventory", "i", "", "lab file, or the name of a virtual lab that is up")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	cmd.Flags().StringVar(&with, "with", "auto", "packet, verbs (ib_write_bw), or auto")
-	cmd.Flags().IntVar(&count, "count", 3, "datagrams of each size on each path")
+	cmd.Flags().IntVar(&o.Count, "count", 3, "datagrams of each size on each path")
+	cmd.Flags().StringVar(&junit, "junit", "", "write JUnit XML to this file: a suite for each host, in it a case for each path to it")
+	limits.addFlags(cmd)
 	cmd.MarkFlagRequired("inventory")
 	return cmd
 }
 
-func (e *env) ping(ctx context.Context, file, output string, o check.MeshOptions) error {
+func (e *env) ping(ctx context.Context, file, output, junit string, o check.MeshOptions) error {
 	lab, err := liveLab("ping", file)
 	if err != nil {
 		return err
@@ -82,6 +89,7 @@ func (e *env) ping(ctx context.Context, file, output string, o check.MeshOptions
 	} else {
 		errs = append(errs, e.printPaths(paths, n))
 	}
+	errs = append(errs, writeJUnit(junit, lab.Name, check.EachPath(paths)))
 	return errors.Join(append(errs, ctx.Err(), checkError(n, false))...)
 }
 

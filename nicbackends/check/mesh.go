@@ -42,6 +42,10 @@ type MeshOptions struct {
 	With  string        // packet, verbs, or "": packets where the receiving NIC leaves them to the kernel, verbs elsewhere
 	Count int           // datagrams of each size; 0 means 3
 	Wait  time.Duration // for the last answers; 0 means 1 s
+
+	// Bars: a path beyond one fails.
+	MaxRTT  time.Duration // of the fastest datagram; 0 means none
+	MaxLost *int          // datagrams of a path; nil: a path that loses some, but not all, is a warning
 }
 
 // port is one data address of the lab.

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // packetVerdict judges a path by what was sent at one end and seen at the other.
@@ -50,12 +51,13 @@ func (m *mesh) packetVerdict(p *Path, from, to port, sent []Sent, sendErr error,
 			*p.Arrived = s.N
 		}
 	}
-	p.judge(from, to, tooLarge)
+	p.judge(from, to, tooLarge, m.o)
 }
 
-func (p *Path) judge(from, to port, tooLarge string) {
+func (p *Path) judge(from, to port, tooLarge string, o MeshOptions) {
 	p.Verdict = Pass
 	want := tos(from.nic)
+	lost := p.Sent + p.Full - *p.Arrived - *p.FullIn
 	switch {
 	case *p.Arrived == 0 && *p.FullIn == 0:
 		p.Verdict, p.Why = Fail, fmt.Sprintf("none of %d datagrams to %s, UDP 4791, arrived", p.Sent+p.Full, to.nic.IP.Addr())
@@ -66,8 +68,16 @@ func (p *Path) judge(from, to port, tooLarge string) {
 	case *p.FullIn == 0:
 		p.Verdict, p.Why = Fail, fmt.Sprintf("small datagrams arrive, those of the lab file's MTU (%d) do not", from.nic.MTU)
 		p.Fix = fmt.Sprintf("raise the MTU on the way: the switch's ports, and on %s: ip link set %s mtu %d", to.host.Name, to.nic.Netdev, to.nic.MTU)
-	case *p.Arrived < p.Sent || *p.FullIn < p.Full:
-		p.Verdict, p.Why = Warn, fmt.Sprintf("%d of %d datagrams were lost", p.Sent+p.Full-*p.Arrived-*p.FullIn, p.Sent+p.Full)
+	case o.MaxLost != nil && lost > *o.MaxLost:
+		p.Verdict, p.Why = Fail, fmt.Sprintf("%d of %d datagrams were lost, at most %d may be", lost, p.Sent+p.Full, *o.MaxLost)
+		p.Fix = "look at drops of the switch's ports, and whether somebody else's run is going on"
+	case o.MaxRTT > 0 && p.RTT == nil:
+		p.Verdict, p.Why = Skip, "no answer came back, so there is no round trip to hold against the bar"
+	case o.MaxRTT > 0 && *p.RTT > o.MaxRTT.Nanoseconds():
+		p.Verdict, p.Why = Fail, fmt.Sprintf("the round trip took %v, at most %v may pass", time.Duration(*p.RTT), o.MaxRTT)
+		p.Fix = "look for queues on the way (tc -s qdisc on the switch), somebody else's run, and CPUs that sleep (cpupower idle-set -D 0)"
+	case lost > 0:
+		p.Verdict, p.Why = Warn, fmt.Sprintf("%d of %d datagrams were lost", lost, p.Sent+p.Full)
 		p.Fix = "look at drops of the switch's ports, and whether somebody else's run is going on"
 	case *p.DSCP != want>>2:
 		p.Verdict, p.Why = Warn, fmt.Sprintf("sent with DSCP %d, arrived with %d: the switch writes it", want>>2, *p.DSCP)
@@ -78,16 +88,25 @@ func (p *Path) judge(from, to port, tooLarge string) {
 	}
 }
 
+// EachPath is every path as a finding of its receiving host.
+func EachPath(paths []Path) []Finding {
+	var out []Finding
+	for _, p := range paths {
+		out = append(out, Finding{Host: p.toHost, What: "path from " + p.From, Verdict: p.Verdict, Found: p.Probe, Why: p.Why, Fix: p.Fix})
+	}
+	return out
+}
+
 // PathFindings are the paths as findings: one for each that is no pass, and one for all that are.
 func PathFindings(paths []Path) []Finding {
 	var out []Finding
 	good := 0
-	for _, p := range paths {
-		if p.Verdict == Pass {
+	for _, f := range EachPath(paths) {
+		if f.Verdict == Pass {
 			good++
 			continue
 		}
-		out = append(out, Finding{Host: p.toHost, What: "path from " + p.From, Verdict: p.Verdict, Found: p.Probe, Why: p.Why, Fix: p.Fix})
+		out = append(out, f)
 	}
 	if good > 0 {
 		out = append(out, Finding{Host: "all", What: "paths", Verdict: Pass, Found: fmt.Sprintf("%d of %d between data addresses", good, len(paths))})
