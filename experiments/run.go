@@ -351,6 +351,7 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 			return err
 		}
 	}
+	r.preflight(found, cut)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/guard"
 	"github.com/pcmlab/pcmlab/inventory/vlab"
+	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 // cleaned is one thing that cleanup found and what became of it.
@@ -32,7 +33,7 @@ func newCleanupCommand(e *env) *cobra.Command {
 		Use:   "cleanup [--run ID|--all-mine] [-i LAB]",
 		Short: "Stop and remove what a run that died left behind, here and on a lab's hosts",
 		Long: "Guards clean up by themselves within ten seconds after a run dies. This stops those that are still at work, removes\n" +
-			"their records, puts back settings that a run changed on hosts of -i, and takes down virtual labs that lost their owner\n" +
+			"their records, puts back settings that a run changed on hosts of -i, gives its TCP ports there back, and takes down virtual labs that lost their owner\n" +
 			"or parts of themselves. Only things of your own are touched, and only by their run id: nothing is found by name.\n" +
 			"Without --run or --all-mine it lists what it would do.",
 		Example: "  pcmlab cleanup\n  pcmlab cleanup --run 20261129-120000.000-incast-3to1\n  pcmlab cleanup --all-mine -i labs/testbed.yaml",
@@ -182,7 +183,8 @@ func (e *env) cleanHosts(ctx context.Context, lab, run string, mine, dry bool) (
 				perHost[i] = append(perHost[i], c)
 			}
 			settings, err := cleanKnobs(ctx, h, host, run, experiments.Owner(), dry || run == "" && !mine)
-			perHost[i], errs[i] = append(perHost[i], settings...), err
+			ports, perr := cleanPorts(ctx, h, host.Name, run, mine, dry)
+			perHost[i], errs[i] = append(append(perHost[i], settings...), ports...), errors.Join(err, perr)
 		}()
 	}
 	for range l.Hosts {
@@ -194,4 +196,26 @@ func (e *env) cleanHosts(ctx context.Context, lab, run string, mine, dry bool) (
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Host < all[j].Host })
 	return all, errors.Join(errs...)
+}
+
+// cleanPorts gives back the TCP ports that a run, or all of this user's, still claims on a host.
+func cleanPorts(ctx context.Context, h remote.Host, host, run string, mine, dry bool) ([]cleaned, error) {
+	if run == "" && !mine {
+		return nil, nil
+	}
+	held, err := perftest.ListPorts(ctx, h)
+	var found []cleaned
+	var errs []error
+	for _, p := range held {
+		if of := strings.TrimSuffix(p.Run, ".pool"); run != "" && of != run || run == "" && p.Owner != experiments.Owner() {
+			continue
+		} else if !dry {
+			_, err := h.Run(ctx, remote.Cmd{Args: perftest.ForgetPorts(of), Step: "give TCP ports back", Plain: true})
+			errs = append(errs, err)
+			found = append(found, cleaned{host, of, fmt.Sprintf("TCP port %d", p.Port), "given back"})
+		} else {
+			found = append(found, cleaned{host, of, fmt.Sprintf("TCP port %d", p.Port), "claimed"})
+		}
+	}
+	return found, errors.Join(append(errs, err)...)
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -237,13 +241,35 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// hold listens on the port of -p and never accepts.
+func hold(args []string) int {
+	port := args[slices.Index(args, "-p")+1]
+	l, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Couldn't listen to port "+port)
+		return 1
+	}
+	defer l.Close()
+	<-time.After(time.Hour)
+	return 0
+}
+
 func fakeTool() int {
 	mode := os.Getenv("FAKE_TOOL")
+	if text, err := os.ReadFile(filepath.Join(os.Getenv("HOME"), "fake_tool")); mode == "" && err == nil {
+		mode = string(text)
+	}
 	server := len(os.Args) > 1 && strings.HasPrefix(os.Args[len(os.Args)-1], "-")
 	v := newFakeFabric().host("fake0", clientGID)
 	switch {
 	case mode == "slow" && server: // listens after 1.5 s, as a busy host does
 		<-time.After(1500 * time.Millisecond)
+	case mode == "stubborn" && server: // holds its port for ever and ignores who asks it to end
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		return hold(os.Args)
+	case mode == "dies" && !server:
+		fmt.Fprintln(os.Stderr, "Killed")
+		return 137
 	case mode == "never" && server:
 		<-time.After(time.Hour)
 	case mode == "completion" && !server:

@@ -34,13 +34,43 @@ type PortHolder struct {
 	Run     string    // run that holds it; "" for a process that is none of pcmlab's
 	Owner   string    // who started that run, from where
 	Expires time.Time // when the claim lapses by itself
+	Process *Listener // that listens without a claim of pcmlab's; nil: none
+}
+
+// Listener is a process that listens on a port, as far as the account may see it.
+type Listener struct {
+	User    string // "" is not known
+	PID     int    // 0: another account's
+	Run     string // pcmlab run that left it; "" for none
+	Command string
 }
 
 func (p PortHolder) String() string {
-	if p.Run == "" {
-		return fmt.Sprintf("%d: another process listens (ss -ltnp shows it)", p.Port)
+	if p.Process != nil {
+		return fmt.Sprintf("%d: %v", p.Port, p.Process)
 	}
 	return fmt.Sprintf("%d: run %s of %s until %s", p.Port, p.Run, p.Owner, p.Expires.UTC().Format(time.RFC3339))
+}
+
+func (l *Listener) String() string {
+	var who string
+	switch {
+	case l.PID == 0 && l.User == "":
+		return "another process listens (sudo ss -ltnp shows it)"
+	case l.PID == 0:
+		return "a process of user " + l.User + " listens (sudo ss -ltnp shows it)"
+	case l.User == "":
+		who = fmt.Sprintf("process %d listens", l.PID)
+	default:
+		who = fmt.Sprintf("process %d of user %s listens", l.PID, l.User)
+	}
+	if l.Command != "" {
+		who += fmt.Sprintf(" (%s)", l.Command)
+	}
+	if l.Run != "" {
+		who += fmt.Sprintf(", left by run %s: pcmlab cleanup --run %s", l.Run, l.Run)
+	}
+	return who
 }
 
 // PortsError says that a host has not enough free ports for a run.
@@ -101,12 +131,25 @@ const portsDir = `dir="$HOME/.cache/pcmlab/ports"; mkdir -p "$dir" || exit 3; cd
 command -v flock >/dev/null && exec 9>.lock && flock -w 10 9
 `
 
+// listenerScript says who listens on a port: user, process, the pcmlab run that it has in its environment (- for what is
+// not known), and its command.
+const listenerScript = `listener() {
+	user=- pid=- left=- inode=
+	line=$(awk -v p="$(printf %04X "$1")" '$4=="0A"{n=split($2,a,":"); if (a[n]==p) {print $8, $10; exit}}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+	[ -n "$line" ] && inode=${line#* } && user=$(getent passwd "${line% *}" 2>/dev/null | cut -d: -f1)
+	[ -n "$inode" ] && pid=$(ls -l /proc/[0-9]*/fd 2>/dev/null | awk -v s="socket:[$inode]" '/^\/proc\//{split($1,a,"/"); p=a[3]} index($0,s){print p; exit}')
+	[ -n "$pid" ] && left=$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^PCMLAB_RUN=//p' | head -n 1)
+	echo "${user:--} ${pid:--} ${left:--} $(tr '\0\n' '  ' <"/proc/$pid/cmdline" 2>/dev/null)"
+}
+`
+
 // claimScript takes ports. Arguments: run, now, expires, owner, count, ports... It prints a line for each port looked
 // at ("got", "held", "busy"), and gives back what it got when that is fewer than count.
-const claimScript = portsDir + `run=$1; now=$2; expires=$3; owner=$4; need=$5; shift 5
+const claimScript = listenerScript + portsDir + `run=$1; now=$2; expires=$3; owner=$4; need=$5; shift 5
 listening=" $(awk '$4=="0A"{n=split($2,a,":"); v=0; for(i=1;i<=4;i++) v=v*16+index("123456789ABCDEF",substr(a[n],i,1)); printf "%d ", v}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)"
 got=
 n=0
+named=0
 set -C # a file that is there is never written over
 for p in "$@"; do
 	[ "$n" -ge "$need" ] && break
@@ -115,7 +158,11 @@ for p in "$@"; do
 		if [ "$r" != "$run" ] && [ "${e:-0}" -gt "$now" ]; then echo "held $p $r $e $o"; continue; fi
 	fi
 	[ -e "$p" ] && rm -f "$p"
-	case "$listening" in *" $p "*) echo "busy $p"; continue;; esac
+	case "$listening" in *" $p "*)
+		named=$((named+1))
+		if [ $named -le 8 ]; then echo "busy $p $(listener "$p")"; else echo "busy $p"; fi
+		continue;;
+	esac
 	if { echo "$run $expires $owner" > "$p"; } 2>/dev/null; then
 		echo "got $p"; got="$got $p"; n=$((n+1))
 	else
@@ -143,6 +190,8 @@ exit 0`
 
 // ForgetPorts is the command that gives back, on its host, all TCP ports of a run: for a guard whose owner is lost.
 func ForgetPorts(run string) []string { return []string{"sh", "-c", forgetScript, "sh", run} }
+// poolSuffix tells the ports that a run took from the pool from those that its flows name.
+const poolSuffix = ".pool"
 
 // listScript prints the claims that have not lapsed: "held PORT RUN EXPIRES OWNER". Argument: now.
 const listScript = portsDir + `now=$1
@@ -191,6 +240,21 @@ func heldPort(port int, f []string) PortHolder {
 		held.Owner = f[4]
 	}
 	return held
+}
+
+// busyPort reads a line "busy PORT USER PID RUN COMMAND...", which may end behind the port.
+func busyPort(port int, f []string) PortHolder {
+	l := &Listener{}
+	known := func(s string) string { return strings.TrimPrefix(s, "-") }
+	if len(f) >= 5 {
+		l.User, l.Run = known(f[2]), known(f[4])
+		l.PID, _ = strconv.Atoi(f[3]) // "-" is 0
+		l.Command = strings.Join(f[5:], " ")
+		if len(l.Command) > 80 {
+			l.Command = l.Command[:77] + "..."
+		}
+	}
+	return PortHolder{Port: port, Process: l}
 }
 
 // ClaimPorts takes ports on a host for a run: all of them or none. What cannot be had is a *PortsError that names who
@@ -245,7 +309,7 @@ func ClaimPorts(ctx context.Context, h remote.Host, c PortClaim) (*PortLease, er
 		case "held":
 			fail.Held = append(fail.Held, heldPort(port, f))
 		case "busy":
-			fail.Held = append(fail.Held, PortHolder{Port: port})
+			fail.Held = append(fail.Held, busyPort(port, f))
 		}
 	}
 	if len(lease.Ports) < need {

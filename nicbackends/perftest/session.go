@@ -312,7 +312,7 @@ func (s *Session) claim(ctx context.Context) error {
 		if len(open) > 0 {
 			c := base
 			c.Count = len(open)
-			c.Run += ".pool" // so that a run does not take its own fixed ports again
+			c.Run += poolSuffix // so that a run does not take its own fixed ports again
 			if err := s.take(ctx, h, c, open); err != nil {
 				return err
 			}

@@ -160,7 +160,7 @@ func TestSession_busyPortIsRefusedBeforeAnythingStarts(t *testing.T) {
 	p := Params{Iterations: 10, Port: l.Addr().(*net.TCPAddr).Port}
 	s := newTestSession(t, incast(h, r, 1, p), SessionOptions{})
 	var ports *PortsError
-	if err := s.Prepare(t.Context()); !errors.As(err, &ports) || !strings.Contains(err.Error(), "another process listens") {
+	if err := s.Prepare(t.Context()); !errors.As(err, &ports) || !strings.Contains(err.Error(), fmt.Sprintf("process %d of user ", os.Getpid())) {
 		t.Errorf("Prepare: %v", err)
 	}
 	for _, step := range r.steps {
