@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -193,38 +194,69 @@ func TestNoFixedSleeps(t *testing.T) {
 	}
 }
 
-// TestTablesOfUserPain: docs/user-pain.md names a test for every item, and each of them exists.
+// TestTablesOfUserPain: docs/user-pain.md names a test for every item, and docs/faults.md for every fault, and each of them
+// exists.
 func TestTablesOfUserPain(t *testing.T) {
-	data, err := os.ReadFile("docs/user-pain.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O10 O11 O13 O14 O19 O20 O21 O22 O23 O24 O25 S01 S04 S05 S09 S10 S11 S12 S13 S15 S17 S18 S20")
+	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O09 O10 O11 O13 O14 O15 O19 O20 O21 O22 O23 O24 O25 S01 S04 S05 S09 S10 S11 S12 S13 S15 S17 S18 S20")
 	for _, item := range items {
-		if !strings.Contains(string(data), "| "+item+" |") {
+		if !slices.ContainsFunc(tableRows(t, "docs/user-pain.md"), func(cells []string) bool { return cells[0] == item }) {
 			t.Errorf("%s has no row", item)
 		}
 	}
-	for line := range strings.Lines(string(data)) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 5 || !strings.Contains(cells[3], "Test") {
-			continue
-		}
-		for _, name := range strings.Split(cells[3], ",") {
-			dir, fn, ok := strings.Cut(strings.Trim(strings.TrimSpace(name), "`"), ":")
-			if !ok {
-				t.Errorf("%q: write folder:Test", name)
-				continue
+	known := map[string]bool{}
+	for _, file := range []string{"docs/user-pain.md", "docs/faults.md"} {
+		rows := tableRows(t, file)
+		for _, cells := range rows {
+			named := testName.FindAllStringSubmatch(cells[2], -1)
+			if len(named) == 0 {
+				t.Errorf("%s: %q: names no test: write `folder:Test`", file, cells[0])
 			}
-			files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
-			found := false
-			for _, f := range files {
-				text, err := os.ReadFile(f)
-				found = found || err == nil && strings.Contains(string(text), "func "+fn+"(")
-			}
-			if !found {
-				t.Errorf("%s: no test of that name", name)
+			for _, m := range named {
+				if _, ok := known[m[0]]; !ok {
+					known[m[0]] = testExists(m[1], m[2])
+				}
+				if !known[m[0]] {
+					t.Errorf("%s: %s: no test of that name", file, m[0])
+				}
 			}
 		}
 	}
+}
+
+var testName = regexp.MustCompile("`([^`: ]+):(Test[^`]+)`")
+
+// tableRows are the rows of a page's table of three columns, without its head.
+func tableRows(t *testing.T, file string) (rows [][]string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		if len(cells) != 3 {
+			t.Errorf("%s: %.60q: has %d columns, want 3", file, line, len(cells))
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) < 10 {
+		t.Fatalf("%s: %d rows", file, len(rows))
+	}
+	return rows[1:]
+}
+
+func testExists(dir, name string) bool {
+	files, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	return slices.ContainsFunc(files, func(f string) bool {
+		text, err := os.ReadFile(f)
+		return err == nil && strings.Contains(string(text), "func "+name+"(")
+	})
 }

@@ -302,7 +302,15 @@ func TestDial_givesUpOnHostsThatDoNotAnswer(t *testing.T) {
 // TestDial_comesBackAfterMaxStartups is O21: refused handshakes are repeated, and named when they stay refused.
 func TestDial_comesBackAfterMaxStartups(t *testing.T) {
 	t.Parallel()
-	s := remotetest.Start(t, home, sshserver.Options{MaxStartups: 2})
+	for name, s := range bothServers(t, sshserver.Options{MaxStartups: 2}, "MaxStartups 2:100:2") {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			comesBackAfterMaxStartups(t, s)
+		})
+	}
+}
+
+func comesBackAfterMaxStartups(t *testing.T, s remotetest.Server) {
 	occupy := func() (free func()) {
 		var idle []net.Conn
 		for range 2 {
@@ -365,19 +373,25 @@ func TestPool_staysBelowMaxStartupsOfAJumpHost(t *testing.T) {
 
 func TestHost_waitsWhereSessionsAreFew(t *testing.T) {
 	t.Parallel()
-	h := dial(t, remotetest.Start(t, home, sshserver.Options{SFTP: true, MaxSessions: 2}).Lab(t), options(t))
-	var wg sync.WaitGroup
-	for range 6 {
-		wg.Go(func() {
-			if res, err := h.Run(t.Context(), remote.Cmd{Args: []string{"sleep", "0.2"}}); err != nil || res.Code != 0 {
-				t.Errorf("%+v, %v", res, err)
+	few := bothServers(t, sshserver.Options{SFTP: true, MaxSessions: 2}, "MaxSessions 2")
+	none := bothServers(t, sshserver.Options{MaxSessions: -1}, "MaxSessions 0")
+	for name := range few {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := dial(t, few[name].Lab(t), options(t))
+			var wg sync.WaitGroup
+			for range 6 {
+				wg.Go(func() {
+					if res, err := h.Run(t.Context(), remote.Cmd{Args: []string{"sleep", "0.2"}}); err != nil || res.Code != 0 {
+						t.Errorf("%+v, %v", res, err)
+					}
+				})
 			}
+			wg.Wait()
+			_, err := dial(t, none[name].Lab(t), options(t)).Run(t.Context(), remote.Cmd{Args: []string{"true"}})
+			wantError(t, err, remote.Infrastructure, "MaxSessions", "host h3: run true: ")
 		})
 	}
-	wg.Wait()
-	none := dial(t, remotetest.Start(t, home, sshserver.Options{MaxSessions: -1}).Lab(t), options(t))
-	_, err := none.Run(t.Context(), remote.Cmd{Args: []string{"true"}})
-	wantError(t, err, remote.Infrastructure, "MaxSessions", "host h3: run true: ")
 }
 
 // TestHost_namesWhatSudoLacks is O23.

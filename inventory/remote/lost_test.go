@@ -22,10 +22,17 @@ import (
 // throughProxy is a lab whose host is reached through a proxy.
 func throughProxy(t *testing.T) (*inventory.Lab, *proxy) {
 	t.Helper()
-	s := remotetest.Start(t, home, sshserver.Options{SFTP: true})
+	return proxied(t, remotetest.Start(t, home, sshserver.Options{SFTP: true}))
+}
+
+func proxied(t *testing.T, s remotetest.Server) (*inventory.Lab, *proxy) {
+	t.Helper()
 	p := newProxy(t, s.Addr())
 	lab := s.Lab(t)
-	known := strings.Replace(s.KnownHostsLine(s.HostKeys[0]), fmt.Sprint(s.Port), fmt.Sprint(p.port()), 1)
+	var known string
+	for _, k := range s.HostKeys {
+		known += strings.Replace(s.KnownHostsLine(k), fmt.Sprint(s.Port), fmt.Sprint(p.port()), 1)
+	}
 	writeFile(t, lab.Hosts[0].SSH.KnownHosts, known)
 	lab.Hosts[0].SSH.Port = p.port()
 	return lab, p
@@ -34,7 +41,22 @@ func throughProxy(t *testing.T) (*inventory.Lab, *proxy) {
 // TestHost_survivesACutPath cuts the connection while a command prints, and lets the next one through.
 func TestHost_survivesACutPath(t *testing.T) {
 	t.Parallel()
-	lab, p := throughProxy(t)
+	for name, s := range bothServers(t, sshserver.Options{SFTP: true}, "") {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			survivesACutPath(t, s)
+		})
+	}
+}
+
+// bothServers are our own server and OpenSSH's, set up alike.
+func bothServers(t *testing.T, own sshserver.Options, sshd string) map[string]remotetest.Server {
+	t.Helper()
+	return map[string]remotetest.Server{"own": remotetest.Start(t, home, own), "openssh": remotetest.StartSSHD(t, home, sshd)}
+}
+
+func survivesACutPath(t *testing.T, s remotetest.Server) {
+	lab, p := proxied(t, s)
 	h := dial(t, lab, options(t))
 
 	held, err := h.Start(t.Context(), remote.Cmd{Args: []string{"echo", "late"}, Hold: true})
@@ -96,7 +118,7 @@ func TestHost_noticesAPathThatIsSilent(t *testing.T) {
 
 func TestHost_saysWhenThePathStaysCut(t *testing.T) {
 	t.Parallel()
-	lab, p := throughProxy(t)
+	lab, p := proxied(t, remotetest.StartSSHD(t, home, ""))
 	o := options(t)
 	h := dial(t, lab, o)
 	proc, err := h.Start(t.Context(), remote.Cmd{Args: []string{"sleep", "309"}, Step: "hold link"})

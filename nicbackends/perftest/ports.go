@@ -190,6 +190,7 @@ exit 0`
 
 // ForgetPorts is the command that gives back, on its host, all TCP ports of a run: for a guard whose owner is lost.
 func ForgetPorts(run string) []string { return []string{"sh", "-c", forgetScript, "sh", run} }
+
 // poolSuffix tells the ports that a run took from the pool from those that its flows name.
 const poolSuffix = ".pool"
 
