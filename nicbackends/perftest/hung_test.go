@@ -50,7 +50,8 @@ func oneFlow(h, r remote.Host) []Flow {
 // holds it.
 func TestSession_hungServer(t *testing.T) {
 	dial := labOverOpenSSH(t, "dies", "stubborn")
-	ports := portBlock(t, 1)
+	ports := portBlock(t, 2)
+	ports.Count = 1
 
 	h, r := dial(t, "hung-1")
 	s := newTestSession(t, oneFlow(h, r), SessionOptions{Run: "hung-1", Ports: ports})
@@ -100,7 +101,7 @@ func TestSession_hungServer(t *testing.T) {
 	if _, err := next.Run(t.Context(), remote.Cmd{Args: ForgetPorts("hung-2"), Plain: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := claim(); !errors.As(err, &busy) || !strings.Contains(err.Error(), "left by run hung-2: pcmlab cleanup --run hung-2") || !strings.Contains(err.Error(), "/ib_write_bw -d fake0") {
+	if err := claim(); !errors.As(err, &busy) || !strings.Contains(err.Error(), "left by run hung-2: pcmlab cleanup --run hung-2") || !strings.Contains(err.Error(), "(ib_write_bw -d fake0") {
 		t.Errorf("with the process alone: %v", err)
 	}
 	// A claim that only the lease's guard can give back.

@@ -3,6 +3,7 @@ package perftest
 import (
 	"context"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -250,7 +251,9 @@ func busyPort(port int, f []string) PortHolder {
 	if len(f) >= 5 {
 		l.User, l.Run = known(f[2]), known(f[4])
 		l.PID, _ = strconv.Atoi(f[3]) // "-" is 0
-		l.Command = strings.Join(f[5:], " ")
+		if len(f) > 5 {               // without its folder, which is long
+			l.Command = strings.Join(append([]string{path.Base(f[5])}, f[6:]...), " ")
+		}
 		if len(l.Command) > 80 {
 			l.Command = l.Command[:77] + "..."
 		}
