@@ -197,7 +197,7 @@ func TestNoFixedSleeps(t *testing.T) {
 // TestTablesOfUserPain: docs/user-pain.md names a test for every item, and docs/faults.md for every fault, and each of them
 // exists.
 func TestTablesOfUserPain(t *testing.T) {
-	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O09 O10 O11 O13 O14 O15 O19 O20 O21 O22 O23 O24 O25 S01 S04 S05 S09 S10 S11 S12 S13 S15 S17 S18 S20")
+	items := strings.Fields("O01 O02 O03 O04 O05 O06 O07 O08 O09 O10 O11 O13 O14 O15 O19 O20 O21 O22 O23 O24 O25 S01 S04 S05 S09 S10 S11 S12 S13 S14 S15 S17 S18 S20")
 	for _, item := range items {
 		if !slices.ContainsFunc(tableRows(t, "docs/user-pain.md"), func(cells []string) bool { return cells[0] == item }) {
 			t.Errorf("%s has no row", item)

@@ -175,6 +175,35 @@ func TestJudge_plantedProblems(t *testing.T) {
 	}
 }
 
+// TestJudge_softRoCEInANamespace is USERS S14: what to type for a soft-RoCE device that is not there, by what the kernel says of
+// network namespaces, and what does without one.
+func TestJudge_softRoCEInANamespace(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		mode  facts.Value
+		words []string
+	}{
+		{"shared", []string{"rdma link add rxe0 type rxe netdev eth0, on the machine itself", "netns shared"}},
+		{"exclusive", []string{"rdma link add rxe0 type rxe netdev eth0, in the machine's own network namespace", "rdma dev set NAME netns NS"}},
+		{facts.Unavailable("no /sys/class/infiniband"), []string{"modprobe rdma_rxe && rdma link add rxe0", "no /sys/class/infiniband"}},
+		{facts.Unavailable("exit status 1: RDMA is not supported"), []string{"modprobe rdma_rxe && rdma link add rxe0", "RDMA is not supported"}},
+	} {
+		lab, answers := testbed(t)
+		answers[1].Facts.RDMANetns = tc.mode
+		answers[1].Facts.NICs[0].Present, answers[1].Facts.Devices = facts.Unavailable("no /sys/class/infiniband/rxe0"), nil
+		found := Judge(lab, answers)
+		i := slices.IndexFunc(found, func(f Finding) bool { return f.Host == "h2" && f.What == "device" && f.Verdict == Fail })
+		if i < 0 {
+			t.Fatalf("%s: no finding in\n%s", tc.mode, show(found))
+		}
+		for _, w := range append(tc.words, "RoCEv2 over UDP", "pcmlab lab up labs/virtual-4.yaml") {
+			if !strings.Contains(found[i].Fix, w) {
+				t.Errorf("%s: fix %q lacks %q", tc.mode, found[i].Fix, w)
+			}
+		}
+	}
+}
+
 // TestJudge_switchesAndTaps: a switch is a host, and has queues and taps.
 func TestJudge_switchesAndTaps(t *testing.T) {
 	t.Parallel()

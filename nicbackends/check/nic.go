@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,7 +45,7 @@ func names(s []string) string {
 
 func (j *judge) noDevice(lab *inventory.NIC) string {
 	if lab.Backend == "rxe" && len(j.f.Devices) == 0 {
-		return j.on("rdma link add %s type rxe netdev %s", lab.Device, lab.Netdev)
+		return j.noRXE(lab)
 	}
 	if lab.Backend == "softnic" {
 		return "pcmlab lab up " + j.lab.File
@@ -53,6 +54,21 @@ func (j *judge) noDevice(lab *inventory.NIC) string {
 		return j.on("modprobe mlx5_ib; no RDMA device is there")
 	}
 	return fmt.Sprintf("write device: for host %s in %s; it has %s", j.host.Name, j.lab.File, strings.Join(j.f.Devices, ", "))
+}
+
+// noRXE says how to get a soft-RoCE device, by what the kernel's RDMA does with network namespaces (rdma-system(8)), and what
+// does without: rdma_rxe sends and receives in the machine's own namespace alone in most kernels (SoftRoCE/librxe-dev issue
+// 12), so a container or a namespace gets no device that works, whatever the mode.
+func (j *judge) noRXE(lab *inventory.NIC) string {
+	add := fmt.Sprintf("rdma link add %s type rxe netdev %s", lab.Device, lab.Netdev)
+	const without = "; where that cannot be had, software NICs that speak RoCEv2 over UDP need no RDMA of the kernel: pcmlab lab up labs/virtual-4.yaml"
+	switch j.f.RDMANetns {
+	case "shared":
+		return j.on("%s", add) + ", on the machine itself: in a container or a namespace of its own (rdma system says netns shared) the device is seen, and its packets go another way" + without
+	case "exclusive":
+		return j.on("%s", add) + ", in the machine's own network namespace: a device is seen in its own alone (rdma system says netns exclusive; rdma dev shows them, rdma dev set NAME netns NS moves one), and rdma_rxe works in no other" + without
+	}
+	return j.on("modprobe rdma_rxe && %s", add) + fmt.Sprintf(" (kernel %s, rdma system: %s)", j.f.Kernel, cmp.Or(j.f.RDMANetns.Reason(), string(j.f.RDMANetns))) + without
 }
 
 func (j *judge) device(lab *inventory.NIC, n *facts.NIC) {

@@ -170,6 +170,22 @@ func complete(t testing.TB, f Facts) {
 	}
 }
 
+// TestRDMANetns is what rdma-system(8) prints, of three releases of iproute2, and what is no answer of it.
+func TestRDMANetns(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[Value]Value{
+		"netns shared":                 "shared",
+		"netns shared copy-on-fork on": "shared",
+		"netns exclusive copy-on-fork on privileged-qkey off": "exclusive",
+		"netns":                "netns",
+		Unavailable("no tool"): Unavailable("no tool"),
+	} {
+		if got := rdmaNetns(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestRead_leftovers: guards by their records, at work and not; locks of runs that live, of runs that do not, of people.
 func TestRead_leftovers(t *testing.T) {
 	t.Parallel()
