@@ -104,8 +104,9 @@ func (h *holes) remove(id uint64) {
 func (r *Receiver) see(a *association, id uint64) bool {
 	h := &a.holes
 	gone, ok := h.fits(id, a.highest, r.now, r.cfg.MaxPending)
-	if !ok && h.lowestAsked(id, a.highest, r.now, r.cfg.MaxTimeout/2) {
-		gone, ok = 1, true
+	if !ok && h.lowestAsked(id, r.now, r.cfg.MaxTimeout-r.cfg.MaxTimeout/16) {
+		gone, ok = h.forgetBelow(id), true
+		a.highest = max(a.highest, id-1)
 	}
 	r.Counters.HolesEvicted += gone
 	if !ok {
@@ -124,20 +125,23 @@ func (r *Receiver) see(a *association, id uint64) bool {
 }
 
 // lowestAsked ends it that all messages wait for room. Each of them asks again within a request's largest timeout, so that what lies below the
-// lowest of them for half of that is asked for by nobody: it was abandoned, and is forgotten.
-func (h *holes) lowestAsked(id, highest uint64, now, wait time.Duration) bool {
-	if id > highest {
-		return false
-	}
+// lowest of them for as long (by this clock, which may be slow) is asked for by nobody: it was abandoned, or was complete before this
+// receiver began.
+func (h *holes) lowestAsked(id uint64, now, wait time.Duration) bool {
 	if h.asked == 0 || id < h.asked {
 		h.asked, h.askedAt = id, now
 		return false
 	}
-	if id != h.asked || now-h.askedAt < wait {
-		return false
-	}
-	i, _ := h.find(id)
+	return id == h.asked && now-h.askedAt >= wait
+}
+
+// forgetBelow gives up the holes, and parts of one, below an ID.
+func (h *holes) forgetBelow(id uint64) (gone uint64) {
 	h.forgotten = max(h.forgotten, id-1)
-	h.spans[i].from = id
-	return true
+	i, is := h.find(id)
+	if is {
+		h.spans[i].from = id
+	}
+	h.spans = slices.Delete(h.spans, 0, i)
+	return uint64(max(i, 1))
 }

@@ -230,6 +230,54 @@ func TestRefused_forgotten(t *testing.T) {
 	l.want("reason", l.one(rdcc.TypeError).Error, rdcc.Error{Reason: rdcc.ReasonApplicationAbort, MessageID: 1})
 }
 
+// TestRefused_oldHoles: a receiver that began anew sees some of a sender's messages, and takes those in between, which were complete
+// before, for ones that may come. They leave no room for a new message, until it is clear that nobody asks for them.
+func TestRefused_oldHoles(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending, c.Idle = 2, time.Hour })
+	c := l.client(1)
+	for _, id := range []uint64{3, 6} {
+		c.request(id, 1000, 0)
+		c.data(id, 1000)
+	}
+	asked := time.Duration(0)
+	for timeout := 200 * us; ; timeout = min(2*timeout, l.r.cfg.MaxTimeout) {
+		l.out = nil
+		c.request(9, 1000, 0)
+		if len(l.take(rdcc.TypeError)) == 0 {
+			break
+		}
+		if asked > 2*l.r.cfg.MaxTimeout {
+			t.Fatalf("refused for %v", asked)
+		}
+		l.pass(timeout)
+		asked += timeout
+	}
+	l.want("holes given up", l.r.Counters.HolesEvicted, uint64(2))
+	l.want("holes", len(c.assoc().holes.spans), 0)
+	c.data(9, 1000)
+	l.one(rdcc.TypeMsgDone)
+}
+
+// TestRefused_overtaken: a new message asks often at first, and an old one that was refused seldom. It is not forgotten for that.
+func TestRefused_overtaken(t *testing.T) {
+	l := newLab(t, func(c *Config) { c.MaxPending, c.Idle = 2, time.Hour })
+	c := l.client(1)
+	for _, id := range []uint64{3, 6} {
+		c.request(id, 1000, 0)
+		c.data(id, 1000)
+	}
+	l.pass(l.r.cfg.MaxTimeout / 8)
+	for timeout := 200 * us; timeout < l.r.cfg.MaxTimeout; timeout *= 2 {
+		c.request(9, 1000, 0)
+		l.pass(timeout)
+		if 2*timeout >= l.r.cfg.MaxTimeout {
+			c.request(8, 1000, 0) // its turn comes once in the largest timeout
+		}
+	}
+	c.request(9, 1000, 0)
+	l.want("holes given up", l.r.Counters.HolesEvicted, uint64(0))
+}
+
 // TestRefused_cancelled: who abandons a message that was refused leaves no hole.
 func TestRefused_cancelled(t *testing.T) {
 	l := newLab(t, func(c *Config) { c.MaxPending = 2 })
