@@ -52,7 +52,6 @@ type association struct {
 	poolCredit   credit
 	poolReceived uint64 // octets in scheduled mode, over the association's life
 	poolDemand   uint64 // sum of announced scheduled lengths
-	poolUnsure   bool   // a message was cancelled of which octets may be lost: they count in the sender's pool offset, not here
 	poolVain     vain
 
 	lineRate    int64 // Mbit/s

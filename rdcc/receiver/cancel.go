@@ -77,7 +77,6 @@ func (r *Receiver) cancelled(at int32) {
 		if sent := max(m.received, m.announced); sent < m.length {
 			a.poolDemand -= m.length - sent
 		}
-		a.poolUnsure = a.poolUnsure || m.received < m.length
 		if !r.on(rdcc.RulePoolCancelKeeps) {
 			drop := min(a.poolCredit.held, int64(m.length-m.received))
 			a.poolCredit.held -= drop
@@ -95,28 +94,31 @@ func (r *Receiver) cancelled(at int32) {
 	}
 }
 
-// vain counts requests that a pool's sender repeats although it has been granted what it asks for.
+// vain counts requests that a pool's sender repeats although it was answered with a grant.
 type vain struct {
-	received, limit uint64 // when it asked the last time
+	received, limit uint64        // when it asked the last time
+	sent            time.Duration // the last grant at that time
 	times           uint8
 }
 
 // maxVain is after how many such requests the two sides are taken to count differently.
 const maxVain = 3
 
-// outOfStep says that a pool's sender asks again and again and can use no grant. When it cancels a message of which octets were
-// lost, they count in its pool offset for ever (decision 4), and the receiver cannot know how many they were: its grants end
-// before that offset. Offsets begin anew with a new association.
+// outOfStep says that a pool's sender asks again and again, and can use no grant. When it cancels a message of which octets were
+// lost, they count in its pool offset for ever (decision 4), and the receiver cannot know how many they were; nor does it always
+// know after a restart (decision 15). Its grants then end before that offset. Offsets begin anew with a new association.
 func (a *association) outOfStep() bool {
-	v := &a.poolVain
-	if !a.pool || !a.poolUnsure {
+	if !a.pool {
 		return false
 	}
-	if v.received != a.poolReceived || v.limit != a.poolCredit.limit {
-		*v = vain{received: a.poolReceived, limit: a.poolCredit.limit}
-		return false
+	c, v := &a.poolCredit, &a.poolVain
+	switch {
+	case v.received != a.poolReceived || v.limit != c.limit:
+		*v = vain{a.poolReceived, c.limit, c.sent, 0}
+	case c.limit > 0 && c.sent != v.sent: // it was granted what it had already, and has sent nothing of it
+		v.sent = c.sent
+		v.times++
 	}
-	v.times++
 	return v.times >= maxVain
 }
 

@@ -29,7 +29,7 @@ type Counters struct {
 	AssocRepeated  uint64 // ASSOC_REQUEST for one that is there
 	AssocRefused   uint64
 	AssocRemoved   uint64 // idle, or out of step
-	PoolsOutOfStep uint64 // associations that had to begin anew, since octets of a cancelled message were lost
+	PoolsOutOfStep uint64 // pools whose sides counted differently, and which had to begin anew
 	UpdatesSent    uint64 // parameter updates, retransmissions included
 	UpdatesAcked   uint64
 	AcksIgnored    uint64

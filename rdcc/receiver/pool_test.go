@@ -86,26 +86,23 @@ func TestPool_outOfStep(t *testing.T) {
 	l.want("limit", l.one(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(3000))
 }
 
-// TestPool_inStep: a sender whose requests are answered in vain for another reason keeps its association, and so does one that uses
-// what it gets.
+// TestPool_inStep: a sender that waits for credit keeps its association however often it asks, and so does one that uses what it gets.
 func TestPool_inStep(t *testing.T) {
 	l := newLab(t, pooled)
-	c := l.client(1)
-	c.request(1, 3000, 0)
-	for range 2 * maxVain { // grants, or data, are lost: nothing was cancelled
+	c, other := l.client(1), l.client(2)
+	other.request(1, 1<<20, 0)
+	for i := range 3 * maxVain {
+		c.request(1, 30000, 0)
 		l.pass(time.Millisecond)
-		c.request(1, 3000, 0)
+		c.data(1, uint64(i+1)*1000)
 	}
-	l.want("associations", l.r.live, 1)
-	c.data(1, 1000)
-	c.send(&rdcc.Cancel{MessageID: 1})
-	l.pass(time.Millisecond)
-	for i := range 2 * maxVain {
+	l.want("associations", l.r.live, 2)
+	l.r.cfg.G = l.r.cfg.Gu // nothing is free
+	for range 3 * maxVain {
 		c.request(2, 30000, 0)
 		l.pass(time.Millisecond)
-		c.data(2, uint64(i+1)*1000)
 	}
-	l.want("associations", l.r.live, 1)
+	l.want("associations", l.r.live, 2)
 }
 
 // TestPool_return: CREDIT_RETURN with Message ID 0.
