@@ -36,6 +36,8 @@ type scredit struct {
 	limit, used uint64
 	end         time.Duration // by the sender's clock
 	rate        int64
+	returned    uint64        // the limit of which some was returned
+	crossing    time.Duration // until when grants up to it are ones that the return has crossed (decision 6)
 	log         []sent
 }
 
@@ -82,11 +84,18 @@ func (c *scredit) expire(now time.Duration) {
 
 func (c *scredit) grant(now time.Duration, g *rdcc.CreditGrant, lifetime time.Duration) {
 	c.expire(now)
-	c.limit = max(c.limit, g.GrantLimit)
+	if g.GrantLimit > c.returned || now >= c.crossing {
+		c.limit = max(c.limit, g.GrantLimit)
+	}
 	if c.limit > c.used {
 		c.end = now + lifetime
 	}
 	c.rate = g.PacingRate.BitsPerSecond()
+}
+
+func (c *scredit) giveBack(to uint64, s *shost) {
+	c.returned, c.crossing = c.limit, s.local()+s.w.s.Fabric.DMax
+	c.limit = to
 }
 
 // receives sees what came. Forged datagrams are not for this oracle: nothing of them may have an effect.
@@ -258,13 +267,13 @@ func (o *senderOracle) sends(to netip.AddrPort, b []byte) {
 		n := d.CreditReturn.NewLimit
 		if d.CreditReturn.MessageID == 0 {
 			if a := o.assocs[d.Assoc]; a != nil {
-				a.pool.limit = max(n, a.pool.used)
+				a.pool.giveBack(max(n, a.pool.used), o.s)
 			}
 		} else if m := o.s.message(j, d.CreditReturn.MessageID); m != nil {
 			if n < m.sent {
 				w.fail("credit", "s%d returns m%d down to %d, %d are sent", o.s.i, m.n, n, m.sent)
 			}
-			o.of(m).credit.limit = max(n, m.sent)
+			o.of(m).credit.giveBack(max(n, m.sent), o.s)
 		}
 	}
 }
