@@ -112,7 +112,8 @@ const suggestedLifetimes = 4
 // what other live grants leave of it and of the access link (decisions 16 and 17).
 //
 // A rate counts as long as its grant, a round trip at least. So a message that is short for its rate would keep others from
-// theirs: while others wait it gets no more than it needs to be through in two round trips.
+// theirs: while others wait it gets no more than it needs to be through in two round trips. One that has a rate keeps it for the rest,
+// though: the newest rate counts for all that it has yet to send, and it would only be longer in the way of others.
 func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (int64, verdict) {
 	ri := r.senderRate(a)
 	own := r.ladder(c).live()
@@ -135,7 +136,7 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 		}
 	}
 	if r.active > 1 || len(a.queue) > 1 {
-		split = min(split, int64(min(left, 1<<40))*8000/(shortRTTs*int64(r.cfg.Fabric.BaseRTT)))
+		split = min(split, max(own, int64(min(left, 1<<40))*8000/(shortRTTs*int64(r.cfg.Fabric.BaseRTT))))
 	}
 	split = max(split, part)
 	mine := share - (a.live - own)

@@ -315,3 +315,42 @@ func TestReport_families(t *testing.T) {
 	l.report(node, report(255, &client{addr: clientAddr(55)}))
 	l.want("unmatched", l.r.Counters.ReportsUnmatched, uint64(1))
 }
+
+// TestRates_keptToTheEnd: while others wait a short message asks for no more than it needs, but what is under way is not slowed for
+// its last octets: the newest rate counts for all that has yet to be sent.
+func TestRates_keptToTheEnd(t *testing.T) {
+	l := newLab(t)
+	var all []*client
+	for i := range 3 {
+		c := l.client(i + 1)
+		c.request(1, 512<<10, 0)
+		all = append(all, c)
+	}
+	rates := map[uint32][]rdcc.Mbps{}
+	upTo := map[uint32]uint64{}
+	for arrived := uint64(0); arrived < 512<<10; arrived += 4096 {
+		for _, w := range l.take(rdcc.TypeCreditGrant) {
+			rates[w.Assoc] = append(rates[w.Assoc], w.CreditGrant.PacingRate)
+			upTo[w.Assoc] = w.CreditGrant.GrantLimit
+		}
+		l.pass(1 * us)
+		for _, c := range all {
+			if next := min(arrived+4096, 512<<10-1); next <= upTo[c.id] {
+				c.data(1, next)
+			}
+		}
+	}
+	long := 0
+	for id, r := range rates {
+		if len(r) < 5 { // had most of its credit before the other came
+			continue
+		}
+		long++
+		if last := r[len(r)-1]; last < r[1] {
+			t.Errorf("association %08x: the last of %d grants has %d Mbit/s, the second had %d", id, len(r), last, r[1])
+		}
+	}
+	if long == 0 {
+		t.Errorf("nobody had several grants: %v", rates)
+	}
+}
