@@ -85,9 +85,9 @@ func (r *Receiver) cancelled(at int32) {
 	}
 	id, again := m.id, m.byUs
 	r.freeMessage(at)
-	if again { // it was never complete: who asks for it later asks for a new message
+	if again { // it was never complete
 		if len(a.holes.spans) < r.cfg.MaxPending {
-			a.holes.add(id, id, abandoned)
+			a.holes.add(span{id, id, abandoned, true})
 		} else {
 			a.holes.forgotten = max(a.holes.forgotten, id)
 		}

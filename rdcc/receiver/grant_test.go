@@ -164,7 +164,7 @@ func TestCancel_reclaims(t *testing.T) {
 	l.want("messages", l.r.pending, 0)
 }
 
-// TestCancel_byReceiver: a request that the CANCEL missed is answered with it again; much later it is a new message.
+// TestCancel_byReceiver: a request that the CANCEL missed is answered with it again, however late it comes.
 func TestCancel_byReceiver(t *testing.T) {
 	l, c, _ := reclaimed(t)
 	if !l.r.Cancel(l.now, c.id, 1) || l.r.Cancel(l.now, c.id, 1) || l.r.Cancel(l.now, c.id, 2) || l.r.Cancel(l.now, 12345, 1) {
@@ -182,7 +182,8 @@ func TestCancel_byReceiver(t *testing.T) {
 	l.want("messages", l.r.pending, 0)
 	c.request(1, 1<<20, 0)
 	l.none(rdcc.TypeMsgDone) // it never was
-	l.one(rdcc.TypeCreditGrant)
+	l.none(rdcc.TypeCreditGrant)
+	l.one(rdcc.TypeCancel)
 }
 
 // TestReturn_waits: a grant may be on its way, so what is returned is free D_max after the last grant.

@@ -21,8 +21,9 @@ type holes struct {
 
 // span is of IDs from and to, both included. One that is as old as holeAge can be given up: its sender has.
 type span struct {
-	from, to uint64
-	since    time.Duration
+	from, to  uint64
+	since     time.Duration
+	cancelled bool // by this side: who asks for it is told so
 }
 
 // holeAge is longer than senders have patience (decision 24 has 30 s).
@@ -51,6 +52,12 @@ func (h *holes) has(id uint64) bool {
 	return ok
 }
 
+// cancelled says that a message was cancelled by this side.
+func (h *holes) cancelled(id uint64) bool {
+	i, ok := h.find(id)
+	return ok && h.spans[i].cancelled
+}
+
 // fits says that there is room for the holes that are left when the ID is seen, highest being the highest that was. One whose
 // time is over makes room.
 func (h *holes) fits(id, highest uint64, now time.Duration, bound int) (gone uint64, ok bool) {
@@ -74,9 +81,9 @@ func (h *holes) fits(id, highest uint64, now time.Duration, bound int) (gone uin
 }
 
 // add opens a hole.
-func (h *holes) add(from, to uint64, since time.Duration) {
-	i, _ := h.find(from)
-	h.spans = slices.Insert(h.spans, i, span{from, to, since})
+func (h *holes) add(s span) {
+	i, _ := h.find(s.from)
+	h.spans = slices.Insert(h.spans, i, s)
 }
 
 // remove closes a hole for one ID, which may leave two.
@@ -94,7 +101,7 @@ func (h *holes) remove(id uint64) {
 	case id == s.to:
 		s.to--
 	default:
-		low := span{s.from, id - 1, s.since}
+		low := span{s.from, id - 1, s.since, s.cancelled}
 		s.from = id + 1
 		h.spans = slices.Insert(h.spans, i, low)
 	}
@@ -118,7 +125,7 @@ func (r *Receiver) see(a *association, id uint64) bool {
 		return true
 	}
 	if id > a.highest+1 {
-		h.add(a.highest+1, id-1, r.now)
+		h.add(span{from: a.highest + 1, to: id - 1, since: r.now})
 	}
 	a.highest = id
 	return true

@@ -54,6 +54,10 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 	}
 	if at := r.index.get(r.messageKey(a, m.MessageID)); at >= 0 {
 		if a.outOfStep() && r.on(rdcc.RulePoolOutOfStep) {
+			if a.poolCredit.held > 0 || a.live > 0 { // at the next request, when the last grant is over
+				a.poolCredit.expired = true
+				return
+			}
 			r.Counters.PoolsOutOfStep++
 			to, id := a.addr, a.id
 			r.removeAssociation(i)
@@ -74,6 +78,10 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 		if r.on(rdcc.RuleDoneAgain) {
 			r.sendDone(a, m.MessageID, m.MessageLength)
 		}
+		return
+	}
+	if a.holes.cancelled(m.MessageID) {
+		r.sendCancel(a, m.MessageID, rdcc.ReasonApplicationAbort)
 		return
 	}
 	reason := r.refuses(a, m)

@@ -98,7 +98,7 @@ func TestHoles(t *testing.T) {
 		for range 60 {
 			if id := highest + 1 + uint64(d.IntN(5)); d.IntN(2) == 0 {
 				if id > highest+1 {
-					h.add(highest+1, id-1, 0)
+					h.add(span{highest + 1, id - 1, 0, false})
 				}
 				for o := highest + 1; o < id; o++ {
 					open[o] = true
@@ -118,7 +118,7 @@ func TestHoles(t *testing.T) {
 	}
 	var h holes
 	for n := range uint64(4) {
-		h.add(10*n+1, 10*n+5, time.Duration(n)*time.Second)
+		h.add(span{10*n + 1, 10*n + 5, time.Duration(n) * time.Second, false})
 	}
 	for _, f := range []struct {
 		name string
