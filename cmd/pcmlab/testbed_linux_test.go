@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/experiments"
 	"github.com/pcmlab/pcmlab/internal/testbed"
+	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends/check"
 	"github.com/pcmlab/pcmlab/nicbackends/facts"
 )
@@ -20,9 +23,18 @@ import (
 // bed is a home beside the testbed, or a skip.
 func bed(t *testing.T) (*home, *testbed.Bed, string) {
 	b := testbed.Need(t)
+	placed.Do(func() {
+		data, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Place(t, binary, remote.CachePath(".", fmt.Sprintf("%x", sha256.Sum256(data))))
+	})
 	h := newHome(t)
 	return h, b, b.Lab(t)
 }
+
+var placed sync.Once // the binary of all tests, on the testbed
 
 // TestTestbed_check: every host, NIC, tap and path of the testbed is as its lab file says.
 func TestTestbed_check(t *testing.T) {

@@ -4,6 +4,7 @@ package testbed
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -106,6 +108,35 @@ func (b *Bed) Run(t testing.TB, host, script string) string {
 		t.Fatalf("%s: %s: %v: %s", host, script, err, failed.String())
 	}
 	return string(out)
+}
+
+// Place copies a file to all machines at once, past SSH: these kernels can mount a folder of this machine, while 20 MB over an
+// encrypted connection take them two minutes each. A relative path begins in root's home.
+func (b *Bed) Place(t testing.TB, file, at string) {
+	t.Helper()
+	file, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("set -e; m=$(mktemp -d); mount -t hostfs none $m -o '%s'; mkdir -p '%s'; cp $m/'%s' '%s.new'; umount $m; rmdir $m; chmod 755 '%[4]s.new'; mv '%[4]s.new' '%[4]s'",
+		filepath.Dir(file), filepath.Dir(at), filepath.Base(file), at)
+	var wg sync.WaitGroup
+	failed := make([]error, len(b.Ports))
+	i := 0
+	for host := range b.Ports {
+		at := &failed[i]
+		i++
+		wg.Go(func() {
+			out, err := exec.CommandContext(t.Context(), "ssh", "-F", filepath.Join(b.State, "ssh_config"), "-o", "ConnectTimeout=60", host, script).CombinedOutput()
+			if err != nil {
+				*at = fmt.Errorf("%s: %s: %w: %s", host, script, err, out)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Root is the repository.

@@ -3,16 +3,17 @@ package verbs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	bed "github.com/pcmlab/pcmlab/internal/testbed"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 )
@@ -29,38 +30,8 @@ const (
 // testbed reaches the machines, or skips.
 func testbed(t *testing.T) *remote.Pool {
 	t.Helper()
-	state := os.Getenv("PCMLAB_TESTBED")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Skip(err)
-		}
-		state = filepath.Join(home, ".cache", "pcmlab-testbed")
-	}
-	var lab struct {
-		PID   int            `json:"pid"`
-		Ports map[string]int `json:"ports"`
-	}
-	data, err := os.ReadFile(filepath.Join(state, "lab.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &lab)
-	}
-	if err == nil {
-		err = syscall.Kill(lab.PID, 0)
-	}
-	if err != nil {
-		t.Skipf("the testbed is not up (raise it with ../shared/testbed/testbed up, or name its state folder with PCMLAB_TESTBED): %v", err)
-	}
-	text := fmt.Sprintf("lab: testbed\ndefaults:\n  ssh: {address: 127.0.0.1, user: root, key: %s/id_ed25519, known_hosts: %s/known_hosts, jump: none}\n"+
-		"  nic: {device: rxe0, netdev: eth0, backend: rxe, mtu: 1500}\nhosts:\n", state, state)
-	for i, h := range []string{"h1", "h2", "h3", "r1"} {
-		text += fmt.Sprintf("  %s: {ssh: {port: %d}, nics: [{ip: 192.0.2.%d/24}]}\n", h, lab.Ports[h], 11+i)
-	}
-	text += fmt.Sprintf("  sw: {ssh: {port: %d}}\n", lab.Ports["sw"])
-	file := filepath.Join(t.TempDir(), "testbed.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	b := bed.Need(t)
+	file := b.Lab(t)
 	l, err := inventory.Load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +42,11 @@ func testbed(t *testing.T) *remote.Pool {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v: %s", err, out)
 	}
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Place(t, binary, remote.CachePath(".", fmt.Sprintf("%x", sha256.Sum256(data))))
 	pool, err := remote.NewPool(l, remote.Options{Binaries: map[string]string{"amd64": binary}, ConfigFiles: []string{}, ConnectTimeout: time.Minute,
 		KeepAliveLost: 2 * time.Minute, SameMachine: true})
 	if err != nil {
