@@ -28,6 +28,7 @@ type readings struct {
 	files  map[string]*os.File
 	last   map[string]*counters.Reading // of a host, as written
 	failed map[string]bool
+	cost   map[string]time.Duration // what a reading took before the traffic
 	warned []string
 	spawn  func(do func(context.Context)) // something that goes on beside the phases, until the watches are closed
 	cancel context.CancelFunc
@@ -57,7 +58,7 @@ const DefaultSample = time.Second
 // said is not known, and the run is what it is.
 func (r *Runner) startReadings(ctx context.Context) *readings {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	rd := &readings{r: r, cancel: cancel, watches: map[string]*counters.Watch{}, clocks: map[string][]counters.Clock{}, files: map[string]*os.File{}, last: map[string]*counters.Reading{}, failed: map[string]bool{}}
+	rd := &readings{r: r, cancel: cancel, watches: map[string]*counters.Watch{}, clocks: map[string][]counters.Clock{}, files: map[string]*os.File{}, last: map[string]*counters.Reading{}, failed: map[string]bool{}, cost: map[string]time.Duration{}}
 	rd.spawn = func(do func(context.Context)) { rd.wg.Go(func() { do(life) }) }
 	rd.each(r.plan.hostNames(), func(host string) {
 		q := counters.Question{Netdevs: r.plan.netdevs(host), Tools: r.Lab.Virtual == nil, Deadline: r.plan.Duration + 20*time.Minute}
@@ -136,7 +137,9 @@ func (rd *readings) read(ctx context.Context, host, when, phase string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	began := time.Now()
 	reading, clock, err := rd.watches[host].Read(ctx)
+	took := time.Since(began)
 	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded): // a busy host: it is asked again at the next occasion
@@ -151,6 +154,9 @@ func (rd *readings) read(ctx context.Context, host, when, phase string) {
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	rd.clocks[host] = append(rd.clocks[host], clock)
+	if when == "idle" || when == "before" {
+		rd.cost[host] = took
+	}
 	if when != "sample" {
 		rd.marks = append(rd.marks, mark{host, when, phase, reading})
 	}
@@ -222,46 +228,79 @@ func (rd *readings) follow(e Event) {
 	}
 	switch e.Event {
 	case "phase_start":
-		rd.spawn(func(ctx context.Context) { rd.mark(ctx, "phase", e.Phase) })
+		rd.spawn(func(ctx context.Context) {
+			rd.each(rd.quick(), func(host string) { rd.read(ctx, host, "phase", e.Phase) })
+		})
 		if every := rd.r.plan.Sample; rd.ticks == nil && every > 0 {
 			stop := make(chan struct{})
 			rd.ticks = sync.OnceFunc(func() { close(stop) })
 			rd.spawn(func(ctx context.Context) { rd.sample(ctx, stop, every) })
 		}
 	case "phases_end":
-		rd.spawn(func(ctx context.Context) { rd.mark(ctx, "end", "") })
+		rd.spawn(func(ctx context.Context) { rd.each(rd.quick(), func(host string) { rd.read(ctx, host, "end", "") }) })
 	}
 }
 
-// sampleShare is the part of a host's time that samples may take: they are there to show the traffic, not to slow it.
-const sampleShare = 20
+// The parts of a host's time that readings during the traffic may take, one in: samples are there to show it, not to slow it, and what is read
+// over most of a phase says nothing of its border.
+const (
+	sampleShare = 20
+	borderShare = 4
+)
+
+// quick are the hosts that can be read at the borders of phases. Of the others it is known what moved in all of the run.
+func (rd *readings) quick() []string {
+	shortest := rd.r.plan.Duration
+	for _, ph := range rd.r.plan.Phases {
+		shortest = min(shortest, ph.For)
+	}
+	return slices.DeleteFunc(rd.answering(), func(host string) bool {
+		rd.mu.Lock()
+		defer rd.mu.Unlock()
+		cost := rd.cost[host]
+		if cost*borderShare <= shortest {
+			return false
+		}
+		rd.warn(fmt.Sprintf("counters of %s are not read at the borders of phases: a reading takes %v there, more than a quarter of a phase", host, cost.Round(time.Millisecond)))
+		return true
+	})
+}
+
+// warn is called with mu held.
+func (rd *readings) warn(text string) {
+	if !slices.Contains(rd.warned, text) {
+		rd.warned = append(rd.warned, text)
+	}
+}
 
 // sample reads each host as often as the playbook says. Where that would take too much of its time, it is read less often, and the
 // run says so.
 func (rd *readings) sample(ctx context.Context, stop <-chan struct{}, every time.Duration) {
 	rd.each(rd.answering(), func(host string) {
-		pause, said := every, false
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		for {
+		rd.mu.Lock()
+		took := rd.cost[host]
+		rd.mu.Unlock()
+		for said := false; ; {
+			pause := pauseAfter(took, every)
+			if pause > every && !said {
+				said = true
+				rd.mu.Lock()
+				rd.warn(fmt.Sprintf("counters of %s are sampled less often than each %v: a reading takes %v there, and samples may take a twentieth of the time", host, every, took.Round(time.Millisecond)))
+				rd.mu.Unlock()
+			}
+			t := time.NewTimer(pause)
 			select {
 			case <-ctx.Done():
+				t.Stop()
 				return
 			case <-stop:
+				t.Stop()
 				return
 			case <-t.C:
 			}
 			began := time.Now()
 			rd.read(ctx, host, "sample", "")
-			took := time.Since(began)
-			pause = pauseAfter(took, every)
-			if pause > every && !said {
-				said = true
-				rd.mu.Lock()
-				rd.warned = append(rd.warned, fmt.Sprintf("counters of %s are sampled less often than each %v: a reading takes %v there, and samples may take a twentieth of the time", host, every, took.Round(time.Millisecond)))
-				rd.mu.Unlock()
-			}
-			t.Reset(pause)
+			took = time.Since(began)
 		}
 	})
 }
