@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/inventory/remote/locks"
 	"github.com/pcmlab/pcmlab/nicbackends"
 )
@@ -84,16 +85,19 @@ func (r *Runner) deployHandlers(ctx context.Context) error {
 	var mu sync.Mutex
 	var g errgroup.Group
 	errs := make([]error, len(send)+len(receive))
-	for i, host := range receive {
+	for i, host := range slices.Concat(send, receive) { // all of them, before anything is built or changed
 		g.Go(func() error {
 			d := r.deployment(host)
-			notes, err := r.deployer(d.NIC).Answers(ctx, d)
+			sends := i < len(send)
+			ready, err := r.deployer(d.NIC).Ready(ctx, d, sends)
 			mu.Lock()
 			defer mu.Unlock()
-			for _, n := range notes {
-				r.result.warn(fmt.Sprintf("NIC %s of %s: %s", d.NIC.Device, host, n))
+			for _, n := range ready.Notes {
+				if !sends { // those of senders are in what became of their handlers
+					r.result.warn(fmt.Sprintf("NIC %s of %s: %s", d.NIC.Device, host, n))
+				}
 			}
-			errs[len(send)+i] = err
+			errs[i] = errors.Join(err, lacking(d, ready, sends))
 			return nil
 		})
 	}
@@ -117,6 +121,21 @@ func (r *Runner) deployHandlers(ctx context.Context) error {
 	g.Wait()
 	if len(r.deployed) > 0 {
 		r.undo = append(r.undo, undoStep{what: "take handlers out", do: r.removeHandlers, within: deployTimeout})
+	}
+	return errors.Join(errs...)
+}
+
+// lacking is an error for each thing that a NIC lacks.
+func lacking(d nicbackends.Deployment, ready nicbackends.Readiness, sends bool) error {
+	step := "look at a NIC that answers probes"
+	if sends {
+		step = "look at a NIC that is to run " + d.NIC.Handlers[0].Handler
+	}
+	var errs []error
+	for _, c := range ready.Conditions {
+		if c.State == nicbackends.Lacks {
+			errs = append(errs, &remote.Error{Host: d.Host.Name(), Step: step, Err: fmt.Errorf("%s: %s: %s", d.NIC.Device, c.What, c.Why), Fix: c.Fix})
+		}
 	}
 	return errors.Join(errs...)
 }

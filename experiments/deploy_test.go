@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ type programs struct {
 	mu      sync.Mutex
 	asked   []string
 	refuses string // host
+	lacks   string // host
 	report  nicbackends.DeployReport
 }
 
@@ -42,9 +44,13 @@ func (b *programs) Claims(_ context.Context, h remote.Host, nic *inventory.NIC, 
 	return []locks.Resource{{Kind: locks.PCCNP, Name: h.Name()}}, nil
 }
 
-func (b *programs) Answers(_ context.Context, d nicbackends.Deployment) ([]string, error) {
-	b.note("answers " + d.Host.Name())
-	return []string{"a note"}, nil
+func (b *programs) Ready(_ context.Context, d nicbackends.Deployment, sends bool) (r nicbackends.Readiness, err error) {
+	b.note(fmt.Sprintf("ready %s %t", d.Host.Name(), sends))
+	r.Notes = []string{"a note"}
+	if strings.Contains(b.lacks, d.Host.Name()) {
+		r.Conditions = []nicbackends.Condition{{What: "firmware"}, {What: "link type", State: nicbackends.Lacks, Why: "port 1 is InfiniBand", Fix: "mlxconfig"}}
+	}
+	return r, nil
 }
 
 func (b *programs) Deploy(_ context.Context, d nicbackends.Deployment) (nicbackends.Deployed, error) {
@@ -125,7 +131,8 @@ func TestRunner_deploysPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			slices.Sort(b.asked)
-			if diff := cmp.Diff([]string{"answers r1", "deploy swift on h1, built on build1", "deploy swift on h2, built on build1", "deploy swift on h3, built on build1"}, b.asked); diff != "" {
+			if diff := cmp.Diff([]string{"deploy swift on h1, built on build1", "deploy swift on h2, built on build1", "deploy swift on h3, built on build1",
+				"ready h1 true", "ready h2 true", "ready h3 true", "ready r1 false"}, b.asked); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			b.asked = nil
@@ -168,6 +175,24 @@ func TestRunner_deploysAllProgramsOrNone(t *testing.T) {
 	slices.Sort(b.asked)
 	if diff := cmp.Diff([]string{"remove from h1", "remove from h3"}, b.asked); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What NICs lack, senders and receivers, is said at once, and then nothing is built or loaded.
+func TestRunner_looksAtAllNICsFirst(t *testing.T) {
+	b := &programs{lacks: "h2 r1"}
+	r := hardwareRun(t, b)
+	err := r.deployHandlers(t.Context())
+	for _, want := range []string{"host h2: look at a NIC that is to run swift: mlx5_0: link type: port 1 is InfiniBand (mlxconfig)", "host r1: look at a NIC that answers probes: mlx5_0: link type: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if slices.ContainsFunc(b.asked, func(s string) bool { return strings.HasPrefix(s, "deploy") }) || len(b.asked) != 4 {
+		t.Errorf("asked %q", b.asked)
+	}
+	if len(r.result.Warnings) != 1 || r.result.Warnings[0] != "NIC mlx5_0 of r1: a note" {
+		t.Errorf("warnings %q", r.result.Warnings)
 	}
 }
 

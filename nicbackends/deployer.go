@@ -14,11 +14,38 @@ import (
 type Deployer interface {
 	// Claims are what a run needs of the host's NIC for itself: to send with a handler, or to receive from such a sender.
 	Claims(ctx context.Context, h remote.Host, nic *inventory.NIC, sends bool) ([]locks.Resource, error)
-	// Deploy builds the NIC's handler, loads it, and returns when the NIC says that it runs.
+	// Ready looks at what a NIC needs to send with a handler (that of the deployment; without one, with any), or to answer what the senders' handlers
+	// need of it. It changes nothing. The error says that the host could not be asked.
+	Ready(ctx context.Context, d Deployment, sends bool) (Readiness, error)
+	// Deploy builds the NIC's handler, loads it, and returns when the NIC says that it runs. It does not ask before it builds: Ready does.
 	Deploy(ctx context.Context, d Deployment) (Deployed, error)
-	// Answers sees that a NIC that receives answers what the senders' handlers need of it; it changes nothing. Notes are for people.
-	Answers(ctx context.Context, d Deployment) (notes []string, err error)
 }
+
+// Readiness is what a NIC needs, each held against what was found.
+type Readiness struct {
+	Conditions []Condition
+	Notes      []string // for people
+}
+
+// Condition is one thing that a NIC needs.
+type Condition struct {
+	What  string // firmware, USER_PROGRAMMABLE_CC, ...
+	State ConditionState
+	Found string // "": nothing
+	Why   string // it does not hold, or is not known to
+	Fix   string
+}
+
+// ConditionState says whether a condition holds.
+type ConditionState int
+
+// The states of a condition.
+const (
+	Holds    ConditionState = iota
+	Lacks                   // handlers do not run, or not rightly
+	HoldsNow                // but the next boot changes it
+	NotKnown                // it cannot be judged
+)
 
 // Deployment is a handler that is to be loaded.
 type Deployment struct {

@@ -28,6 +28,8 @@ type Backend struct {
 	Every   time.Duration // between two looks of the keeper; 0: its own
 	Within  time.Duration // until a handler runs; 0: the keeper's own
 	End     time.Duration // for the loader to take it out; 0: the keeper's own
+	Tool    time.Duration // for one command of the vendor's tools; 0: the keeper's own
+	Build   time.Duration // for the compilers; 0: buildWait
 }
 
 var (

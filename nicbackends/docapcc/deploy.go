@@ -17,21 +17,11 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote"
 	"github.com/pcmlab/pcmlab/nicbackends"
 	"github.com/pcmlab/pcmlab/nicbackends/docapcc/keeper"
+	"github.com/pcmlab/pcmlab/pcm"
 )
 
 func (b Backend) order(d nicbackends.Deployment) keeper.Order {
-	return keeper.Order{Run: d.Run, Owner: d.Owner, Device: d.NIC.Device, Port: d.NIC.Port, Root: b.Root, AnyUser: b.AnyUser, Every: b.Every, Within: b.Within, End: b.End}
-}
-
-// Answers implements nicbackends.Deployer.
-func (b Backend) Answers(ctx context.Context, d nicbackends.Deployment) ([]string, error) {
-	o := b.order(d)
-	o.Answers = true
-	c, err := b.check(ctx, d, o)
-	if err != nil {
-		return nil, err
-	}
-	return c.Found.Notes, problems(d, "look at a NIC that answers probes", c.Problems)
+	return keeper.Order{Run: d.Run, Owner: d.Owner, Device: d.NIC.Device, Port: d.NIC.Port, Root: b.Root, AnyUser: b.AnyUser, Every: b.Every, Within: b.Within, End: b.End, Tool: b.Tool}
 }
 
 // check asks what stands in the way.
@@ -60,8 +50,8 @@ func problems(d nicbackends.Deployment, step string, list []keeper.Problem) erro
 	return errors.Join(errs...)
 }
 
-// Deploy implements nicbackends.Deployer. The NIC is looked at first: a build of minutes for one that is not ready would be in vain.
-func (b Backend) Deploy(ctx context.Context, d nicbackends.Deployment) (nicbackends.Deployed, error) {
+// loaded is the program of a deployment's NIC.
+func loaded(d nicbackends.Deployment) (*pcm.Package, error) {
 	i := slices.IndexFunc(d.NIC.Handlers, func(r inventory.HandlerRule) bool { return r.Handler != inventory.NoHandler })
 	if i < 0 {
 		return nil, fmt.Errorf("host %s: NIC %s has no handler", d.Host.Name(), d.NIC.Device)
@@ -70,20 +60,18 @@ func (b Backend) Deploy(ctx context.Context, d nicbackends.Deployment) (nicbacke
 	if len(mistakes) > 0 {
 		return nil, fmt.Errorf("host %s: NIC %s: %w", d.Host.Name(), d.NIC.Device, mistakes[0])
 	}
-	p, err := program(p)
+	return program(p)
+}
+
+// Deploy implements nicbackends.Deployer.
+func (b Backend) Deploy(ctx context.Context, d nicbackends.Deployment) (nicbackends.Deployed, error) {
+	p, err := loaded(d)
 	if err != nil {
 		return nil, err
 	}
 	o := b.order(d)
 	o.Name, o.Probes = p.Name, probes(p)
 	if o.Hash, err = p.Hash(); err != nil {
-		return nil, err
-	}
-	c, err := b.check(ctx, d, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := problems(d, "load handler "+p.Name, c.Problems); err != nil {
 		return nil, err
 	}
 	made, err := b.build(ctx, d, p)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pcmlab/pcmlab/internal/testwait"
 	"github.com/pcmlab/pcmlab/internal/units"
 	"github.com/pcmlab/pcmlab/inventory"
@@ -17,6 +19,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft/mfttest"
 	"github.com/pcmlab/pcmlab/inventory/remote/remotetest"
 	"github.com/pcmlab/pcmlab/nicbackends"
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc/docapcctest"
 )
 
 // rig is a host with a NIC that is none: an OpenSSH server, fakes of NVIDIA's tools and of DOCA, and a tree that stands for sysfs.
@@ -42,27 +45,8 @@ func install(t *testing.T) (home, doca string) {
 	t.Helper()
 	shared.Do(func() {
 		shared.home, shared.doca = filepath.Join(tempDir, "home"), filepath.Join(tempDir, "doca")
-		for _, h := range []string{"host/doca_dev.h", "host/doca_error.h", "host/doca_pcc.h", "doca/doca_pcc_dev.h"} {
-			text, err := os.ReadFile("testdata/" + h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			place(t, filepath.Join(shared.doca, "include", filepath.Base(h)), string(text))
-		}
-		dpacc, err := os.ReadFile("testdata/host/dpacc")
-		if err != nil {
-			t.Fatal(err)
-		}
-		place(t, shared.doca+"/tools/dpacc", string(dpacc))
-		place(t, shared.doca+"/applications/VERSION", "3.3.0\n")
-		lib := shared.doca + "/lib"
-		os.MkdirAll(lib, 0o755)
 		os.MkdirAll(shared.home, 0o755)
-		compile(t, "-fPIC", "-shared", "-I", "testdata/host", "testdata/host/fake.c", "-o", lib+"/libdoca_pcc.so")
-		place(t, filepath.Join(tempDir, "empty.c"), "")
-		for _, l := range []string{"doca_common", "flexio", "ibverbs", "mlx5", "stdc++"} {
-			compile(t, "-fPIC", "-shared", filepath.Join(tempDir, "empty.c"), "-o", lib+"/lib"+l+".so")
-		}
+		docapcctest.Install(t, shared.doca, "")
 	})
 	return shared.home, shared.doca
 }
@@ -247,10 +231,11 @@ func TestDeploy_conditions(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			c.with(r)
-			_, err := r.b.Deploy(t.Context(), r.d)
-			for _, want := range append(c.want, "host h3: load handler swift: ") {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("no %q in\n%v", want, err)
+			ready, err := r.b.Ready(t.Context(), r.d, true)
+			said := lacks(ready)
+			for _, want := range c.want {
+				if err != nil || !strings.Contains(said, want) {
+					t.Errorf("no %q in\n%s (%v)", want, said, err)
 				}
 			}
 			if c.name != "another_owner" {
@@ -402,6 +387,56 @@ func TestDeploy_badCompilers(t *testing.T) {
 	})
 }
 
+// TestDeploy_hangs: a tool that does not answer costs its time and is named; it leaves no process, and nothing in the NIC.
+func TestDeploy_hangs(t *testing.T) {
+	for tool, want := range map[string]string{"mlxconfig": "firmware settings: mlxconfig -d mlx5_0 -e q USER_PROGRAMMABLE_CC", "mlxreg": "register PPCC: mlxreg -d mlx5_0 "} {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.b.Tool = time.Second
+			r.nic.Mode(tool, "hang")
+			ready, err := r.b.Ready(t.Context(), r.d, true)
+			if said := lacks(ready); err != nil || !strings.Contains(said, want) || !strings.Contains(said, "no answer within 1s") {
+				t.Errorf("%v, %s", err, said)
+			}
+			r.clean()
+		})
+	}
+	t.Run("mlxreg_while_it_runs", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.b.Tool = 3 * time.Second
+		x := r.deploy()
+		r.nic.Mode("mlxreg", "hang")
+		testwait.For(t, time.Minute, "the keeper to notice", func() bool {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			return x.report.Stopped != ""
+		})
+		r.nic.Mode("mlxreg", "")
+		report, err := r.remove(x)
+		if err != nil || !strings.Contains(report.Stopped, "the NIC could not be asked 3 times in a row: mlxreg -d mlx5_0 ") || !strings.Contains(report.Stopped, "no answer within 3s") {
+			t.Errorf("%v, %q", err, report.Stopped)
+		}
+		r.clean()
+	})
+	t.Run("dpacc", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.ownDOCA()
+		r.b.Build = 2 * time.Second
+		r.nic.Mode("dpacc", "hangs")
+		_, err := r.b.Deploy(t.Context(), r.d)
+		if err == nil || !strings.Contains(err.Error(), "host h3: build handler swift: ") || !strings.Contains(err.Error(), "2s") {
+			t.Errorf("%v", err)
+		}
+		if drafts, _ := filepath.Glob(shared.home + "/.cache/pcmlab/docapcc/*." + r.d.Run); len(drafts) != 0 {
+			t.Errorf("left %v", drafts)
+		}
+		r.clean()
+	})
+}
+
 // TestDeploy_floods: what a loader prints does not hold it up, nor us.
 func TestDeploy_floods(t *testing.T) {
 	t.Parallel()
@@ -437,22 +472,64 @@ func TestDeploy_buildHost(t *testing.T) {
 	r.clean()
 }
 
-// TestAnswers: a NIC that receives needs other settings; what it does not know cannot be on.
-func TestAnswers(t *testing.T) {
-	r := newRig(t)
-	if notes, err := r.b.Answers(t.Context(), r.d); err != nil {
-		t.Errorf("%v, %q", err, notes)
+// lacks are the conditions that do not hold, one a line.
+func lacks(r nicbackends.Readiness) string {
+	var lines []string
+	for _, c := range r.Conditions {
+		if c.State == nicbackends.Lacks {
+			lines = append(lines, c.What+": "+c.Why+" ("+c.Fix+")")
+		}
 	}
+	return strings.Join(lines, "\n")
+}
+
+// TestReady_whatHolds: what was looked at is there, too, with what was found, and what could not be judged is no pass.
+func TestReady_whatHolds(t *testing.T) {
+	r := newRig(t)
+	r.nic.SetConfig("REAL_TIME_CLOCK_ENABLE", "False(0) True(1) False(0)")
+	for _, c := range []struct {
+		sends bool
+		want  []nicbackends.Condition
+	}{
+		{true, []nicbackends.Condition{
+			{What: "firmware", State: nicbackends.NotKnown, Found: "40.44.1036 of ConnectX-8, floor: unknown", Why: "NVIDIA publishes a floor for BlueField-3 alone"},
+			{What: "link type", Found: "Ethernet"},
+			{What: "REAL_TIME_CLOCK_ENABLE", State: nicbackends.HoldsNow, Found: "runs 1, staged 0", Why: "the next boot changes it", Fix: "stage what runs: mlxconfig set REAL_TIME_CLOCK_ENABLE=1"},
+			{What: "ROCE_CC_RTT_TIMESTAMP_FORMAT", Found: "runs 2, staged 2"},
+			{What: "USER_PROGRAMMABLE_CC", Found: "runs 1, staged 1"},
+			{What: "owner", Found: "no handler; the NIC runs NVIDIA's own DCQCN, of the fake in slot 15"},
+		}},
+		{false, []nicbackends.Condition{
+			{What: "firmware", State: nicbackends.NotKnown, Found: "40.44.1036 of ConnectX-8, floor: unknown", Why: "NVIDIA publishes a floor for BlueField-3 alone"},
+			{What: "link type", Found: "Ethernet"},
+			{What: "FLEX_PARSER_PROFILE_ENABLE", Found: "runs 10, staged 10"},
+			{What: "PCC_INT_EN", Found: "runs 0, staged 0"},
+			{What: "REAL_TIME_CLOCK_ENABLE", State: nicbackends.HoldsNow, Found: "runs 1, staged 0", Why: "the next boot changes it", Fix: "stage what runs: mlxconfig set REAL_TIME_CLOCK_ENABLE=1"},
+		}},
+	} {
+		ready, err := r.b.Ready(t.Context(), r.d, c.sends)
+		if diff := cmp.Diff(c.want, ready.Conditions); err != nil || diff != "" {
+			t.Errorf("sends %t: %v (-want +got)\n%s", c.sends, err, diff)
+		}
+	}
+	if log := r.nic.Get("asked"); strings.Contains(log, " set ") || strings.Contains(log, "--set") {
+		t.Errorf("something was changed: %s", log)
+	}
+}
+
+// TestReady_receivers: a NIC that receives needs other settings; what it does not know cannot be on.
+func TestReady_receivers(t *testing.T) {
+	r := newRig(t)
 	r.nic.SetConfig("PCC_INT_EN", "")
-	if notes, err := r.b.Answers(t.Context(), r.d); err != nil || !strings.Contains(strings.Join(notes, "\n"), "PCC_INT_EN is not known to this NIC") {
-		t.Errorf("%v, %q", err, notes)
+	if ready, err := r.b.Ready(t.Context(), r.d, false); err != nil || lacks(ready) != "" || !strings.Contains(strings.Join(ready.Notes, "\n"), "PCC_INT_EN is not known to this NIC") {
+		t.Errorf("%v, %+v", err, ready)
 	}
 	r.nic.SetConfig("PCC_INT_EN", "True(1) True(1) False(0)")
 	r.nic.SetConfig("FLEX_PARSER_PROFILE_ENABLE", "0 0 0")
-	_, err := r.b.Answers(t.Context(), r.d)
+	ready, err := r.b.Ready(t.Context(), r.d, false)
 	for _, want := range []string{"PCC_INT_EN: is 1, and 0 is only staged", "FLEX_PARSER_PROFILE_ENABLE: is 0, need 10: answers to probes carry no timestamps", "mlxconfig -d mlx5_0 -y set FLEX_PARSER_PROFILE_ENABLE=10, then shut"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in\n%v", want, err)
+		if err != nil || !strings.Contains(lacks(ready), want) {
+			t.Errorf("no %q in\n%+v (%v)", want, ready, err)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pcmlab/pcmlab/nicbackends/docapcc/docapcctest"
 )
 
 // folder writes swift's folder.
@@ -89,17 +91,11 @@ func TestBuildScript_saysWhatIsMissing(t *testing.T) {
 
 	// With a DPACC that makes a library, the host's half is compiled and linked for real, against the fake of DOCA's host side.
 	place(t, doca+"/tools/dpacc", "#!/bin/sh\nfor w; do case $w in *.a) out=$w ;; esac; done\necho 'int pcm_nothing;' | cc -x c -c - -o \"$out.o\" && ar cr \"$out\" \"$out.o\"\n")
-	for _, h := range []string{"doca_dev.h", "doca_error.h", "doca_pcc.h"} {
-		text, err := os.ReadFile("testdata/host/" + h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		place(t, doca+"/include/"+h, string(text))
-	}
+	docapcctest.Sources(t, doca+"/include")
 	fails("this failed: gcc -std=gnu11", 1) // no libraries
 	fake := filepath.Join(doca, "lib")
 	os.MkdirAll(fake, 0o755)
-	compile(t, "-fPIC", "-shared", "-I", "testdata/host", "testdata/host/fake.c", "-o", fake+"/libdoca_pcc.so")
+	compile(t, "-fPIC", "-shared", "-I", "docapcctest/fakes", "docapcctest/fakes/fake.c", "-o", fake+"/libdoca_pcc.so")
 	for _, lib := range []string{"doca_common", "flexio", "ibverbs", "mlx5", "stdc++"} {
 		place(t, filepath.Join(dir, "empty.c"), "")
 		compile(t, "-fPIC", "-shared", filepath.Join(dir, "empty.c"), "-o", fake+"/lib"+lib+".so")
@@ -118,7 +114,7 @@ func loader(t *testing.T, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "build", "pcm_load")
 	os.MkdirAll(filepath.Dir(program), 0o755)
-	compile(t, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I", "testdata/host", filepath.Join(dir, "host", "pcm_load.c"), "testdata/host/fake.c", "-o", program)
+	compile(t, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I", "docapcctest/fakes", filepath.Join(dir, "host", "pcm_load.c"), "docapcctest/fakes/fake.c", "-o", program)
 	return program
 }
 

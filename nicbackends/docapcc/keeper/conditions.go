@@ -44,12 +44,13 @@ var families = map[string]struct{ name, floor string }{
 	"MT4125": {"ConnectX-6 Dx", ""}, "MT4127": {"ConnectX-6 Lx", ""}, "MT4123": {"ConnectX-6", ""}, "MT4119": {"ConnectX-5", ""},
 }
 
-const unknown = "unknown"
+// Unknown is what cannot be read, and a floor that is not published.
+const Unknown = "unknown"
 
 // looker reads a host.
 type looker struct {
 	o   *Order
-	run func(ctx context.Context, argv []string) (string, error)
+	run runner
 
 	found    Found
 	problems []Problem
@@ -73,7 +74,7 @@ func (l *looker) file(path ...string) string {
 
 // look finds everything that stands in the way, all at once. It changes nothing.
 func (l *looker) look(ctx context.Context) {
-	l.found = Found{Floor: unknown, Settings: map[string]Setting{}, Slots: []Slot{}}
+	l.found = Found{Floor: Unknown, Settings: map[string]Setting{}, Slots: []Slot{}}
 	if os.Geteuid() != 0 && !l.o.AnyUser {
 		l.wrong("user", "write sudo: true for the host in the lab file", "programs of the NIC run with root's permissions alone")
 	}
@@ -83,7 +84,7 @@ func (l *looker) look(ctx context.Context) {
 		return
 	}
 	l.firmware()
-	l.found.Link = cmp.Or(l.file("ports", strconv.Itoa(l.o.port()), "link_layer"), unknown)
+	l.found.Link = cmp.Or(l.file("ports", strconv.Itoa(l.o.port()), "link_layer"), Unknown)
 	if l.found.Link != "Ethernet" {
 		l.wrong("link type", fmt.Sprintf("mlxconfig -d %s -y set LINK_TYPE_P%d=2, then switch its power off and on", l.o.Device, l.o.port()), "port %d is %s: DOCA PCC works on Ethernet alone", l.o.port(), l.found.Link)
 	}
@@ -118,7 +119,7 @@ func (l *looker) devices() string {
 func (l *looker) firmware() {
 	hca := l.file("hca_type")
 	f := families[hca]
-	l.found.Model, l.found.Firmware = cmp.Or(f.name, hca, unknown), cmp.Or(l.file("fw_ver"), unknown)
+	l.found.Model, l.found.Firmware = cmp.Or(f.name, hca, Unknown), cmp.Or(l.file("fw_ver"), Unknown)
 	if f.floor == "" {
 		l.note("firmware %s of %s: floor unknown, none is published for this family", l.found.Firmware, l.found.Model)
 		return

@@ -34,11 +34,13 @@ type Order struct {
 	Within  time.Duration `json:"within,omitempty"`   // until the handler runs; 0 means 30 s
 	Every   time.Duration `json:"every,omitempty"`    // between two looks at it; 0 means 2 s
 	End     time.Duration `json:"end,omitempty"`      // for the loader to take it out; 0 means 20 s
+	Tool    time.Duration `json:"tool,omitempty"`     // for one command of the vendor's tools; 0 means 15 s
 }
 
 func (o Order) within() time.Duration { return or(o.Within, 30*time.Second) }
 func (o Order) every() time.Duration  { return or(o.Every, 2*time.Second) }
 func (o Order) end() time.Duration    { return or(o.End, endWait) }
+func (o Order) tool() time.Duration   { return or(o.Tool, toolTimeout) }
 func (o Order) port() int             { return max(o.Port, 1) }
 
 func or(d, usual time.Duration) time.Duration {

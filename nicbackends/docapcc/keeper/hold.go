@@ -40,8 +40,8 @@ type holder struct {
 
 // hold does all of it, until it is told to unload, or ctx ends.
 func hold(ctx context.Context, o Order, stdin io.Reader, stdout io.Writer) (err error) {
-	h := &holder{o: &o, out: json.NewEncoder(stdout), state: unknown}
-	look := looker{o: &o, run: command}
+	h := &holder{o: &o, out: json.NewEncoder(stdout), state: Unknown}
+	look := looker{o: &o, run: tools(o.tool())}
 	look.look(ctx)
 	if len(look.problems) > 0 {
 		h.say(Event{Event: Refused, Problems: look.problems, Found: &look.found})
@@ -220,7 +220,7 @@ func (h *holder) sample(ctx context.Context) {
 // unload takes the handler out, and sees that the NIC is as it was.
 func (h *holder) unload(ctx context.Context, journal *knobs.Journal) error {
 	if h.running {
-		h.look(ctx, &looker{o: h.o, run: command}) // what it is at the end counts
+		h.look(ctx, &looker{o: h.o, run: h.p.run}) // what it is at the end counts
 	}
 	e := Event{Event: Unloaded, State: h.state}
 	if h.running {

@@ -125,7 +125,7 @@ func (l *loader) stop(patience time.Duration) error {
 }
 
 var states = map[string]string{"pcm_load: active": "active", "pcm_load: standby": "standby", "pcm_load: deactivated": "deactivated", "pcm_load: failed": "failed",
-	"pcm_load: in a state that is not known": unknown}
+	"pcm_load: in a state that is not known": Unknown}
 
 // stateOf reads what the loader says of the process in the NIC.
 func stateOf(line string) (state string, ok bool) {

@@ -17,9 +17,17 @@ import (
 // toolTimeout is how long one command of the vendor's tools may take.
 const toolTimeout = 15 * time.Second
 
-// command runs a tool and gives what it printed on standard output. Tools say on either stream why they failed.
-func command(ctx context.Context, argv []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+// runner runs a tool and gives what it printed on standard output.
+type runner func(ctx context.Context, argv []string) (string, error)
+
+// tools are run within a time each.
+func tools(within time.Duration) runner {
+	return func(ctx context.Context, argv []string) (string, error) { return command(ctx, within, argv) }
+}
+
+// command runs a tool. Tools say on either stream why they failed.
+func command(ctx context.Context, within time.Duration, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.WaitDelay = time.Second
@@ -33,7 +41,7 @@ func command(ctx context.Context, argv []string) (string, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", fmt.Errorf("%s is not installed", argv[0])
 	case ctx.Err() == context.DeadlineExceeded:
-		return "", fmt.Errorf("%s: no answer within %v", strings.Join(argv, " "), toolTimeout)
+		return "", fmt.Errorf("%s: no answer within %v", strings.Join(argv, " "), within)
 	}
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(out.String()+" "+said.String()), " "), "?")
 	const most = 300
@@ -77,7 +85,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		if err != nil {
 			return err
 		}
-		l := looker{o: &o, run: command}
+		l := looker{o: &o, run: tools(o.tool())}
 		l.look(ctx)
 		return json.NewEncoder(stdout).Encode(Checked{append([]Problem{}, l.problems...), l.found})
 	case len(args) == 2 && args[0] == "hold":
@@ -115,5 +123,5 @@ func register(device, port string) (ppcc, error) {
 	if err != nil || n < 1 {
 		return ppcc{}, fmt.Errorf("port %q: want a number from 1 on", port)
 	}
-	return ppcc{command, device, n}, nil
+	return ppcc{tools(toolTimeout), device, n}, nil
 }

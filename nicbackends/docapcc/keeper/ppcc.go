@@ -12,7 +12,7 @@ import (
 // ppcc is the register Port Programmable Congestion Control of a NIC's port (ppcc_reg_ext of the firmware's register table). Slots are where
 // algorithms are; ours is in slot 0, and the NIC's own DCQCN in slot 15.
 type ppcc struct {
-	run    func(ctx context.Context, argv []string) (string, error)
+	run    runner
 	device string
 	port   int
 }

@@ -30,13 +30,20 @@ type NIC struct {
 // New writes the fakes and what they begin with: a ConnectX-8 that takes programs, and on which nothing was changed.
 func New(t testing.TB) *NIC {
 	t.Helper()
-	n := &NIC{T: t, Dir: t.TempDir(), Bin: t.TempDir()}
+	dir := t.TempDir()
+	return At(t, dir, t.TempDir(), dir)
+}
+
+// At writes them into folders that will be elsewhere: the tools look for what they share in the folder there.
+func At(t testing.TB, dir, bin, there string) *NIC {
+	t.Helper()
+	n := &NIC{T: t, Dir: dir, Bin: bin}
 	for _, tool := range []string{"mlxconfig", "mlxreg", "mlnx_qos"} {
 		text, err := fakes.ReadFile("fakes/" + tool)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.write(filepath.Join(n.Bin, tool), strings.ReplaceAll(string(text), "@STATE@", n.Dir), 0o755)
+		n.write(filepath.Join(n.Bin, tool), strings.ReplaceAll(string(text), "@STATE@", there), 0o755)
 	}
 	for name, text := range map[string]string{
 		"device": Device, "netdev": Netdev, "type": "ConnectX8",
