@@ -36,7 +36,8 @@ func newCheckCommand(e *env) *cobra.Command {
 		Short: "Look at every host, NIC, tap and path of a lab before a run; each problem with its fix",
 		Long: "Ask every host of a lab, in parallel, what it is, and hold that against the lab file: clocks, tools and versions, RDMA\n" +
 			"devices, links, MTU, GIDs, PFC, ECN and DSCP maps, limits, disk, rights, what earlier runs left; then send datagrams to UDP\n" +
-			"4791 between every pair of data addresses (pcmlab ping). Reading pushes nothing to the hosts and changes nothing there.\n\n" +
+			"4791 between every pair of data addresses (pcmlab ping). Reading changes nothing on the hosts, and pushes nothing to them but\n" +
+			"to those whose NICs take handlers as programs (backend: docapcc): pcmlab itself reads there what the firmware runs and has staged.\n\n" +
 			"A skip could not be judged, and says why: it is no pass. Exit 1 when something fails, 3 when a host could not be asked.",
 		Example: "  pcmlab check -i labs/testbed.yaml\n  pcmlab check -i labs/testbed.yaml --all\n  pcmlab check -i labs/testbed.yaml -o json",
 		Args:    cobra.NoArgs,
@@ -159,6 +160,7 @@ func (e *env) check(ctx context.Context, o *labCheckOptions) error {
 			doc.Hosts[a.Host] = a.Facts
 		}
 	}
+	doc.Findings = append(doc.Findings, check.Programs(ctx, pool, lab, answers, backends(), o.within)...)
 	if !o.noPing {
 		doc.Paths = check.Mesh(ctx, pool, lab, answers, paths)
 		doc.Findings = append(doc.Findings, check.PathFindings(doc.Paths)...)
