@@ -21,6 +21,8 @@ import (
 //	dropped_packets              of the root discipline and those beneath it
 //	ce_marked_packets            of all disciplines that mark
 //	tx_roce_packets, dropped_roce_packets  of the discipline with handle 4791:, which playbooks give RoCE (setup: only: roce)
+//	mirrored_ingress_packets, mirrored_egress_packets, mirror_drops  of filters that copy what the port receives and sends
+//	pfc_sent_prio3, pfc_received_prio3  PFC frames, where the port knows PFC (dcb)
 //	KIND_NAME                    of each kind of discipline: red_early, netem_drops, tbf_overlimits
 type LinuxPorts map[string]map[string]uint64
 
@@ -30,7 +32,7 @@ const queuedPackets = "queued_packets"
 // roceHandle names the discipline through which RoCE alone goes.
 const roceHandle = "4791:"
 
-// linuxScript prints the counters of interfaces: "iface NAME", lines of "stat COUNTER VALUE", and tc's JSON.
+// linuxScript prints the counters of interfaces: "iface NAME", lines of "stat COUNTER VALUE", and the JSON of tc and, where the port knows PFC, of dcb.
 const linuxScript = `for i in "$@"; do
 	d=/sys/class/net/$i/statistics
 	[ -d "$d" ] || { echo "no interface $i" >&2; exit 1; }
@@ -38,7 +40,9 @@ const linuxScript = `for i in "$@"; do
 	for c in rx_packets rx_bytes rx_dropped rx_errors tx_packets tx_bytes tx_dropped tx_errors; do read -r v <"$d/$c" && echo "stat $c $v"; done
 	tc -s -j qdisc show dev "$i" || exit 1
 	echo
-done`
+	for d in ingress egress; do f=$(tc -s -j filter show dev "$i" $d 2>/dev/null) && case $f in *mirred*) echo "filter $d $f" ;; esac; done
+	p=$(dcb -s -j pfc show dev "$i" 2>/dev/null) && [ -n "$p" ] && echo "pfc $p"
+done; true`
 
 // readLinuxSwitch asks a Linux switch for the counters of its ports, with one command.
 func readLinuxSwitch(ctx context.Context, h remote.Host, s *inventory.Switch) (LinuxPorts, error) {
@@ -84,6 +88,14 @@ func parseLinuxPorts(text []byte, names map[string]string) (LinuxPorts, error) {
 				return nil, fmt.Errorf("counter %s: %w", f[1], err)
 			}
 			port[f[1]] = v
+		case f[0] == "filter" && len(f) > 2:
+			if err := addMirrors(port, f[1], []byte(strings.Join(f[2:], " "))); err != nil {
+				return nil, err
+			}
+		case f[0] == "pfc" && len(f) > 1:
+			if err := addPFC(port, []byte(strings.Join(f[1:], " "))); err != nil {
+				return nil, err
+			}
 		case line[0] == '[':
 			if err := addQdiscs(port, []byte(line)); err != nil {
 				return nil, err
@@ -144,6 +156,51 @@ func addQdiscs(port map[string]uint64, text []byte) error {
 			}
 			port[kind+"_"+name] += v
 		}
+	}
+	return nil
+}
+
+// addMirrors adds what `tc -s -j filter show dev IFACE DIRECTION` says of actions that copy packets (iproute2: tc/m_mirred.c).
+func addMirrors(port map[string]uint64, direction string, text []byte) error {
+	var list []struct {
+		Options struct {
+			Actions []struct {
+				Kind   string `json:"kind"`
+				Action string `json:"mirred_action"`
+				Stats  struct {
+					Packets, Overlimits uint64
+				} `json:"stats"`
+			} `json:"actions"`
+		} `json:"options"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return fmt.Errorf("tc -j filter: %w (%.80q)", err, text)
+	}
+	for _, f := range list {
+		for _, a := range f.Options.Actions {
+			if a.Kind == "mirred" && a.Action == "mirror" {
+				port["mirrored_"+direction+"_packets"] += a.Stats.Packets
+				port["mirror_drops"] += a.Stats.Overlimits // copies that could not be handed on: the kernel counts them there (net/sched/act_mirred.c)
+			}
+		}
+	}
+	return nil
+}
+
+// addPFC adds what `dcb -s -j pfc show dev IFACE` counts (dcb-pfc(8): requests are frames sent, indications frames received).
+func addPFC(port map[string]uint64, text []byte) error {
+	var doc struct {
+		Requests    []uint64 `json:"requests"`
+		Indications []uint64 `json:"indications"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return fmt.Errorf("dcb -j pfc: %w (%.80q)", err, text)
+	}
+	for i, v := range doc.Requests {
+		port[fmt.Sprintf("pfc_sent_prio%d", i)] = v
+	}
+	for i, v := range doc.Indications {
+		port[fmt.Sprintf("pfc_received_prio%d", i)] = v
 	}
 	return nil
 }

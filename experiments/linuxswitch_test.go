@@ -47,6 +47,35 @@ func TestParseLinuxPorts(t *testing.T) {
 	}
 }
 
+// What mirrors and PFC count: tc's text is what iproute2 6.1.0 printed for a mirror of both directions, dcb's has the keys of dcb/dcb_pfc.c.
+func TestParseLinuxPorts_mirrorsAndPFC(t *testing.T) {
+	const text = `iface p_r1
+stat tx_packets 9
+[{"kind":"clsact","handle":"ffff:","parent":"ffff:fff1","options":{},"bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0}]
+
+filter ingress [{"protocol":"all","pref":4791,"kind":"u32","chain":0},{"protocol":"all","pref":4791,"kind":"u32","chain":0,"options":{"fh":"800:","ht_divisor":1}},{"protocol":"all","pref":4791,"kind":"u32","chain":0,"options":{"fh":"800::800","order":2048,"key_ht":"800","bkt":"0","not_in_hw":true,"match":{"value":"0","mask":"0","offmask":"","off":0},"actions":[{"order":1,"kind":"mirred","mirred_action":"mirror","direction":"egress","to_dev":"p_mon","control_action":{"type":"pipe"},"index":1,"ref":1,"bind":1,"installed":0,"last_used":0,"stats":{"bytes":420,"packets":7,"drops":0,"overlimits":2,"requeues":0,"backlog":0,"qlen":0}}]}}]
+filter egress [{"protocol":"all","pref":4791,"kind":"u32","chain":0,"options":{"fh":"800::800","actions":[{"order":1,"kind":"gact","stats":{"packets":99}},{"order":2,"kind":"mirred","mirred_action":"redirect","stats":{"packets":98}},{"order":3,"kind":"mirred","mirred_action":"mirror","stats":{"packets":9,"overlimits":0}}]}}]
+pfc {"pfc_cap":8,"macsec_bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,false,false,false],"requests":[0,0,0,217,0,0,0,0],"indications":[0,0,0,4,0,0,0,0]}
+`
+	got, err := parseLinuxPorts([]byte(text), map[string]string{"p_r1": "r1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint64{"mirrored_ingress_packets": 7, "mirrored_egress_packets": 9, "mirror_drops": 2, "pfc_sent_prio3": 217, "pfc_received_prio3": 4, "pfc_sent_prio0": 0} {
+		if v, ok := got["r1"][name]; !ok || v != want {
+			t.Errorf("%s is %d (%t), want %d", name, v, ok, want)
+		}
+	}
+	if _, ok := got["r1"]["dropped_packets"]; ok {
+		t.Error("a clsact discipline, which is no queue, has drops of the port")
+	}
+	for _, bad := range []string{"filter ingress [{]", "pfc {"} {
+		if _, err := parseLinuxPorts([]byte("iface p_r1\n"+bad+"\n"), map[string]string{"p_r1": "r1"}); err == nil || !strings.Contains(err.Error(), "-j") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
 // A discipline that was made or replaced between two readings has counted another span: its growth is not known.
 func TestGrowthOf_leavesOutWhatBeganAnew(t *testing.T) {
 	got := growthOf(map[string]uint64{"tx_packets": 10, "red_marked": 7, queuedPackets: 3}, map[string]uint64{"tx_packets": 15, "red_marked": 2, "tbf_drops": 1, queuedPackets: 4})

@@ -28,6 +28,11 @@ type setupSpec struct {
 	Do    spec.OneOrMany[spec.Scalar] `yaml:"do" doc:"command that changes it"`
 	Undo  spec.OneOrMany[spec.Scalar] `yaml:"undo" doc:"command that changes it back: show must then show what it did before"`
 
+	Mirror    string `yaml:"mirror" example:"p_r1" doc:"network interface whose packets are copied, as a switch's mirror session does; with to"`
+	To        string `yaml:"to" example:"p_mon" doc:"network interface that gets the copies; with mirror"`
+	Direction string `yaml:"direction" enum:"ingress,egress,both" doc:"with mirror: what the interface receives, what it sends, or both, which is so when absent"`
+	DCB       string `yaml:"dcb" example:"swp1" doc:"network interface whose priority flow control and buffers are changed, as dcb of iproute2 does; with set: prio_pfc, prio_buffer, buffer_size"`
+
 	MLXConfig string                `yaml:"mlxconfig" example:"mlx5_0" doc:"device whose firmware settings are staged for the next boot, as mlxconfig does; with set. What runs stays as it is"`
 	MLXReg    string                `yaml:"mlxreg" example:"mlx5_0" doc:"device whose access register is written, as mlxreg does; with reg and set"`
 	Reg       string                `yaml:"reg" pattern:"[A-Za-z][A-Za-z0-9_]*" example:"PPCC" doc:"name of the register"`
@@ -35,7 +40,7 @@ type setupSpec struct {
 	GetOp     string                `yaml:"get_op" example:"cmd_type=6" doc:"fields that say what is read, where a register knows commands"`
 	SetOp     string                `yaml:"set_op" example:"cmd_type=8" doc:"fields that say what is written"`
 	MLNXQoS   string                `yaml:"mlnx_qos" example:"ens1f0np0" doc:"network interface whose quality of service is changed, as mlnx_qos does; with set: pfc, prio_tc, trust, dscp2prio, cable_len, prio2buffer, buffer_size"`
-	Set       spec.Map[spec.Scalar] `yaml:"set" keys:"[A-Za-z][A-Za-z0-9_]*(\\[[0-9]+\\])?" doc:"settings and their values, of mlxconfig, mlxreg or mlnx_qos"`
+	Set       spec.Map[spec.Scalar] `yaml:"set" keys:"[A-Za-z][A-Za-z0-9_]*(\\[[0-9]+\\])?" doc:"settings and their values, of dcb, mlxconfig, mlxreg or mlnx_qos"`
 }
 
 // Setting is a setting of a host that a run changes and puts back.
@@ -52,7 +57,7 @@ func (s setupSpec) knob() knobs.Knob {
 		return out
 	}
 	k := knobs.Knob{File: s.File, Value: string(s.Value), CMToS: s.CMToS, Port: s.Port, Dev: s.Dev, TC: strings.Join(s.TC, " | "), Only: s.Only, Show: words(s.Show), Do: words(s.Do), Undo: words(s.Undo),
-		MLXConfig: s.MLXConfig, MLXReg: s.MLXReg, Reg: s.Reg, Indexes: s.Indexes, GetOp: s.GetOp, SetOp: s.SetOp, MLNXQoS: s.MLNXQoS}
+		Mirror: s.Mirror, To: s.To, Direction: s.Direction, DCB: s.DCB, MLXConfig: s.MLXConfig, MLXReg: s.MLXReg, Reg: s.Reg, Indexes: s.Indexes, GetOp: s.GetOp, SetOp: s.SetOp, MLNXQoS: s.MLNXQoS}
 	for _, e := range s.Set {
 		k.Set = append(k.Set, mft.Assign{Name: e.Key, Value: string(e.Value)})
 	}

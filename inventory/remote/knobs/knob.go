@@ -8,8 +8,8 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
-// Knob is one setting: a file, a queueing discipline, the connection manager's type of service, settings of one of NVIDIA's
-// tools, or commands.
+// Knob is one setting: a file, a queueing discipline, a mirror session, the connection manager's type of service, settings of dcb
+// or of one of NVIDIA's tools, or commands.
 type Knob struct {
 	// File has one value: all of it, or the word in brackets where the kernel lists what can be chosen.
 	File  string `json:"file,omitempty"`
@@ -26,6 +26,15 @@ type Knob struct {
 	Dev  string `json:"dev,omitempty"`
 	TC   string `json:"tc,omitempty"`
 	Only string `json:"only,omitempty"`
+
+	// Mirror copies packets of one interface to another, as a switch's mirror session does: those that it receives (Direction ingress), sends
+	// (egress), or both.
+	Mirror    string `json:"mirror,omitempty"`
+	To        string `json:"to,omitempty"`
+	Direction string `json:"direction,omitempty"`
+
+	// DCB is a network interface whose priority flow control and buffers Set are changed.
+	DCB string `json:"dcb,omitempty"`
 
 	// MLXConfig is a device whose firmware settings Set are staged for the next boot. What runs stays as it is.
 	MLXConfig string `json:"mlxconfig,omitempty"`
@@ -55,6 +64,8 @@ func (k Knob) String() string {
 		return fmt.Sprintf("default_roce_tos of %s port %d", k.CMToS, max(k.Port, 1))
 	case k.Dev != "":
 		return "root qdisc of " + k.Dev
+	case k.Mirror != "":
+		return "mirror of " + k.Mirror + " to " + k.To
 	case k.vendor() != "":
 		return k.vendorName()
 	}
@@ -65,15 +76,15 @@ func (k Knob) String() string {
 func (k Knob) Validate() error {
 	var errs []error
 	kinds := 0
-	for _, is := range []bool{k.File != "", k.CMToS != "", k.Dev != "" || k.TC != "", k.MLXConfig != "", k.MLXReg != "", k.MLNXQoS != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
+	for _, is := range []bool{k.File != "", k.CMToS != "", k.Dev != "" || k.TC != "", k.Mirror != "" || k.To != "", k.DCB != "", k.MLXConfig != "", k.MLXReg != "", k.MLNXQoS != "", len(k.Show)+len(k.Do)+len(k.Undo) > 0} {
 		if is {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		errs = append(errs, errors.New("need one of file and value, cma_roce_tos and value, dev and tc, mlxconfig and set, mlxreg, reg and set, mlnx_qos and set, or show, do and undo"))
+		errs = append(errs, errors.New("need one of file and value, cma_roce_tos and value, dev and tc, mirror and to, dcb and set, mlxconfig and set, mlxreg, reg and set, mlnx_qos and set, or show, do and undo"))
 	}
-	errs = append(errs, k.checkVendor(), k.checkCM())
+	errs = append(errs, k.checkVendor(), k.checkCM(), k.checkMirror())
 	if k.File != "" && (!strings.HasPrefix(k.File, "/") || strings.Contains(k.File, "\x00")) {
 		errs = append(errs, fmt.Errorf("file %q: need an absolute path", k.File))
 	}
@@ -105,6 +116,9 @@ func (k Knob) Validate() error {
 
 // settled is the knob as commands and files alone: what is run on the host. before is what Show says now.
 func (k Knob) settled(before string) (Knob, error) {
+	if k.Mirror != "" {
+		return k.settledMirror(before)
+	}
 	if k.Dev == "" {
 		return k, nil
 	}
@@ -169,6 +183,9 @@ func madeRoot(show string) (root string, made bool) {
 func (k Knob) show() []string {
 	if k.Dev != "" {
 		return []string{"tc", "qdisc", "show", "dev", k.Dev}
+	}
+	if k.Mirror != "" {
+		return k.showMirror()
 	}
 	return k.Show
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/remote/knobs/mft"
 )
 
-// vendor is the tool of NVIDIA's that turns the knob; "" for other knobs.
+// vendor is the tool that turns the knob by names of settings: dcb, or one of NVIDIA's; "" for other knobs.
 func (k Knob) vendor() string {
 	switch {
 	case k.MLXConfig != "":
@@ -18,6 +18,8 @@ func (k Knob) vendor() string {
 		return mft.RegTool
 	case k.MLNXQoS != "":
 		return mft.QoSTool
+	case k.DCB != "":
+		return dcbTool
 	}
 	return ""
 }
@@ -36,6 +38,8 @@ func (k Knob) vendorName() string {
 			what += " at " + k.Indexes
 		}
 		return fmt.Sprintf("register %s of %s: %s", k.Reg, k.MLXReg, what)
+	case dcbTool:
+		return fmt.Sprintf("dcb of %s: %s", k.DCB, what)
 	}
 	return fmt.Sprintf("mlnx_qos of %s: %s", k.MLNXQoS, what)
 }
@@ -48,9 +52,12 @@ func (k Knob) checkVendor() error {
 	}
 	if k.vendor() == "" {
 		if len(k.Set) > 0 {
-			errs = append(errs, errors.New("set belongs to mlxconfig, mlxreg or mlnx_qos"))
+			errs = append(errs, errors.New("set belongs to dcb, mlxconfig, mlxreg or mlnx_qos"))
 		}
 		return errors.Join(errs...)
+	}
+	if k.vendor() == dcbTool {
+		return errors.Join(append(errs, checkDCB(k.DCB, k.Set))...)
 	}
 	if k.vendor() == mft.QoSTool {
 		return errors.Join(append(errs, mft.CheckDevice(k.MLNXQoS), mft.CheckQoS(k.Set))...)
@@ -84,6 +91,8 @@ func (k Knob) setCommands() [][]string {
 			set = append(mft.Split(strings.ReplaceAll(k.SetOp, ",", " ")), set...)
 		}
 		return [][]string{mft.SetArgs(k.MLXReg, k.Reg, k.Indexes, set)}
+	case dcbTool:
+		return dcbCommands(k.DCB, k.Set)
 	}
 	return mft.SetQoSArgs(k.MLNXQoS, k.Set)
 }
@@ -116,6 +125,8 @@ func (k Knob) readVendor(ctx context.Context) (now []mft.Assign, wrong []string,
 		wrong = append(wrong, fmt.Sprintf("%s: %q was set, %q is read back", name, want, is))
 	}
 	switch k.vendor() {
+	case dcbTool:
+		return k.readDCB(ctx)
 	case mft.ConfigTool:
 		out, err := command(ctx, mft.QueryArgs(k.MLXConfig, k.names()...))
 		if err != nil {
