@@ -14,29 +14,31 @@ type Stamped struct {
 	Host   string
 	By     string            // "software": the host's clock, as the kernel reads it; "hardware": the NIC's own; "": not known
 	Sync   string            // what keeps that clock right and how well, in words; "": not known
+	PTP    *capture.PTP      // of the host; nil: it has none, or does not tell
 	Clocks *capture.ClockMap // puts the times on the clock of the run; nil: they are taken as they are
 }
 
 // FileClock is the clock of a capture's times. Offsets are how far it was ahead of the clock of the run.
 type FileClock struct {
-	Host          string   `json:"host,omitempty"`
-	Timestamps    string   `json:"timestamps,omitempty"` // software or hardware
-	Sync          string   `json:"sync,omitempty"`
-	Samples       int      `json:"samples"`
-	FirstOffsetNS *int64   `json:"first_offset_ns"` // null: never compared
-	LastOffsetNS  *int64   `json:"last_offset_ns"`
-	ErrorNS       *int64   `json:"error_ns"` // of each
-	Applied       bool     `json:"applied"`  // times were put on the clock of the run; false: zero is within the error of all comparisons
-	Steps         []string `json:"steps,omitempty"`
+	Host          string       `json:"host,omitempty"`
+	Timestamps    string       `json:"timestamps,omitempty"` // software or hardware
+	Sync          string       `json:"sync,omitempty"`
+	PTP           *capture.PTP `json:"ptp,omitempty"`
+	Samples       int          `json:"samples"`
+	FirstOffsetNS *int64       `json:"first_offset_ns"` // null: never compared
+	LastOffsetNS  *int64       `json:"last_offset_ns"`
+	ErrorNS       *int64       `json:"error_ns"` // of each
+	Applied       bool         `json:"applied"`  // times were put on the clock of the run; false: zero is within the error of all comparisons
+	Steps         []string     `json:"steps,omitempty"`
 }
 
 // fileClock is nil when nothing is known.
 func fileClock(s Stamped) *FileClock {
 	m := s.Clocks
-	if m == nil && s.By == "" && s.Sync == "" {
+	if m == nil && s.By == "" && s.Sync == "" && s.PTP == nil {
 		return nil
 	}
-	c := &FileClock{Host: s.Host, Timestamps: s.By, Sync: s.Sync, Samples: m.Samples(), Applied: m.Applied()}
+	c := &FileClock{Host: s.Host, Timestamps: s.By, Sync: s.Sync, PTP: s.PTP, Samples: m.Samples(), Applied: m.Applied()}
 	if m != nil {
 		first, last := m.Offsets()
 		a, b, e := int64(first), int64(last), int64(m.Error())
@@ -59,6 +61,17 @@ func (r *run) clocks(doc *Document, incomplete, note func(format string, args ..
 		name := cmp.Or(s.in.Tap, s.in.Path)
 		for _, step := range c.Steps {
 			incomplete("%s: the clock of %s was set %s: its times before and after do not belong together", name, c.Host, step)
+		}
+		if c.Timestamps == "hardware" {
+			note("%s: packets have times of the NIC's own clock: %s", name, cmp.Or(c.Sync, "what keeps it right is not known"))
+		}
+		if c.PTP != nil {
+			switch why := c.PTP.Trouble(); {
+			case why != "":
+				note("%s: PTP on %s: %s: its times are no better than the comparisons with this machine", name, c.Host, why)
+			default:
+				note("%s: the clock of %s is kept by PTP (%s)", name, c.Host, c.PTP)
+			}
 		}
 		if c.Applied && c.ErrorNS != nil {
 			note("%s: the clock of %s was ahead by %v at first and %v at last; times were put right, within %v", name, c.Host,

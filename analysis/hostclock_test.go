@@ -66,6 +66,23 @@ func TestRun_clocksOfHosts(t *testing.T) {
 		}
 	}
 
+	// What stamped the packets, and whether PTP keeps that clock, is part of the capture's quality.
+	in := inputs(samples(2*s, 150*time.Microsecond, -s, s))
+	in[0].Stamped.By, in[0].Stamped.Sync, in[0].Stamped.PTP = "hardware", "ptp2, ahead of the host by 37s", capture.ParsePTP("SLAVE, offset -12 ns")
+	in[1].Stamped.PTP = capture.ParsePTP("UNCALIBRATED")
+	if doc, err = analysis.Run(t.Context(), in, analysis.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a: packets have times of the NIC's own clock: ptp2, ahead of the host by 37s", "a: the clock of ha is kept by PTP (SLAVE, -12ns off its master)",
+		"b: PTP on hb: no port of ptp4l follows a master (UNCALIBRATED): its times are no better"} {
+		if !strings.Contains(strings.Join(doc.Quality.Notes, "\n"), want) {
+			t.Errorf("notes %q lack %q", doc.Quality.Notes, want)
+		}
+	}
+	if c := doc.Files[0].Clock; c.Timestamps != "hardware" || c.PTP == nil || *c.PTP.OffsetNS != -12 {
+		t.Errorf("%+v", c)
+	}
+
 	stepped := append(samples(0, time.Millisecond, -s, 0), samples(2*s, time.Millisecond, 5*time.Millisecond, s)...)
 	if doc, err = analysis.Run(t.Context(), inputs(stepped), analysis.Options{}); err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ type CaptureInput struct {
 	Said   *capture.ToolCounts   `json:"said,omitempty"` // by the program that captured; null: nothing
 	Stamps string                `json:"timestamps,omitempty"`
 	Sync   string                `json:"clock_sync,omitempty"`
+	PTP    *capture.PTP          `json:"ptp,omitempty"`
 	Clock  []capture.ClockSample `json:"clock,omitempty"` // of the host, against this machine
 }
 
@@ -110,10 +111,10 @@ func (r *Runner) analysisInput(there bool) AnalysisInput {
 
 // captureInput describes one tap; ok is false when nothing of it is there.
 func (r *Runner) captureInput(tap *runningTap, there bool) (c CaptureInput, ok bool) {
-	c = CaptureInput{Tap: tap.Tap, Judge: tap.Judge, Host: tap.Host, Said: tap.said, Stamps: "software", Sync: r.syncs[tap.Host], Clock: r.readings.clockSamples(tap.Host)}
+	c = CaptureInput{Tap: tap.Tap, Judge: tap.Judge, Host: tap.Host, Said: tap.said, Stamps: "software", Sync: r.syncs[tap.Host], PTP: r.ptps[tap.Host], Clock: r.readings.clockSamples(tap.Host)}
 	if s := tap.stats; s != nil && s.Clock != nil {
 		c.Stamps = "hardware"
-		c.Sync, c.Clock = s.Clock.String(), s.Clock.Onto(c.Clock)
+		c.Sync, c.Clock = strings.TrimSuffix(s.Clock.String()+"; "+c.Sync, "; "), s.Clock.Onto(c.Clock)
 	}
 	for _, f := range tap.files {
 		name := "captures/" + f.Name
@@ -194,7 +195,7 @@ func analyzeBundle(ctx context.Context, dir string, in AnalysisInput) (*analysis
 			role = analysis.Judged
 		}
 		input := analysis.Input{Path: filepath.Join(dir, filepath.FromSlash(c.File)), Tap: c.Tap, Role: role,
-			Stamped: analysis.Stamped{Host: c.Host, By: c.Stamps, Sync: c.Sync, Clocks: capture.NewClockMap(c.Clock)}}
+			Stamped: analysis.Stamped{Host: c.Host, By: c.Stamps, Sync: c.Sync, PTP: c.PTP, Clocks: capture.NewClockMap(c.Clock)}}
 		for _, more := range c.More {
 			input.More = append(input.More, filepath.Join(dir, filepath.FromSlash(more)))
 		}

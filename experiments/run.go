@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/internal/build"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
@@ -54,6 +55,7 @@ type Runner struct {
 	there    *analysis.Document // of captures that were analysed on their host
 	syncs    map[string]string  // what keeps each host's clock right
 	settings []heldSettings
+	ptps     map[string]*capture.PTP         // of hosts that have it
 	deployed map[string]nicbackends.Deployed // handlers that a process of their host keeps in its NIC, by host
 }
 
@@ -102,7 +104,7 @@ func (r *Runner) Run(ctx context.Context) (*Result, error) {
 	r.result = &Result{Schema: "pcmlab/result/v1", Run: r.ID, Dir: r.bundle.Dir, Playbook: r.Playbook.Name, Lab: r.Lab.Name,
 		State: StateComplete, TimeScale: plan.Scale, Flows: []FlowResult{}, Checks: []CheckResult{}, Agreement: []CheckResult{},
 		Timing: map[string]TimingRow{}, Warnings: []string{}}
-	r.hosts, r.dirs, r.syncs = map[string]remote.Host{}, map[string]string{}, map[string]string{}
+	r.hosts, r.dirs, r.syncs, r.ptps = map[string]remote.Host{}, map[string]string{}, map[string]string{}, map[string]*capture.PTP{}
 
 	for _, n := range plan.Notes {
 		r.event(Event{Event: "note", Text: n})
@@ -344,6 +346,9 @@ func (r *Runner) prepareHosts(ctx context.Context) error {
 	for i, ph := range r.plan.Hosts {
 		r.dirs[ph.Name] = dirs[i]
 		r.syncs[ph.Name] = syncOf(found[i])
+		if found[i].PTP.Known() {
+			r.ptps[ph.Name] = capture.ParsePTP(string(found[i].PTP))
+		}
 		if cut[i] != nil { // what is known is kept, and the rest is "unavailable"; no run fails for it
 			r.result.warn("provenance: " + cut[i].Error())
 		}

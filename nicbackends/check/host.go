@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pcmlab/pcmlab/capture"
 	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/inventory/remote"
 )
@@ -44,6 +45,15 @@ func (j *judge) system() {
 }
 
 func (j *judge) clock() {
+	if p := capture.ParsePTP(string(j.f.PTP)); j.f.PTP.Known() && p != nil {
+		if why := p.Trouble(); why != "" {
+			j.say(Warn, "PTP", string(j.f.PTP), why+": times of captures are no better than the comparisons over SSH", j.on("pmc -u -b 0 'GET PORT_DATA_SET'; journalctl -u ptp4l"))
+		} else {
+			j.pass("PTP", j.f.PTP)
+		}
+	} else {
+		j.say(Skip, "PTP", "", j.f.PTP.Reason(), "")
+	}
 	o := j.f.Offset
 	if o == nil || o.Why != "" {
 		why := "not measured"

@@ -97,6 +97,9 @@ func TestJudge_plantedProblems(t *testing.T) {
 		{"down", "no answer at all", func(_ *inventory.Lab, a *Answer) {
 			*a = Answer{Host: "h2", Err: &remote.Error{Host: "h2", Step: "connect", Fix: "is sshd running there, and the port right?", Err: errors.New("connect to 127.0.0.1:2212: connection refused")}}
 		}, "reach", Fail, []string{"connection refused", "is sshd running"}},
+		{"ptp_lost", "captures are merged by these clocks", func(_ *inventory.Lab, a *Answer) { a.Facts.PTP = "UNCALIBRATED, offset 0 ns" }, "PTP", Warn,
+			[]string{"no port of ptp4l follows a master (UNCALIBRATED)", "on h2: pmc -u -b 0"}},
+		{"ptp_unsettled", "it was started a moment ago", func(_ *inventory.Lab, a *Answer) { a.Facts.PTP = "SLAVE, offset 1200000 ns" }, "PTP", Warn, []string{"1.2ms off its master"}},
 		{"mtu_small", "USERS: MTU", func(_ *inventory.Lab, a *Answer) { a.Facts.NICs[0].MTU = "1000" }, "MTU", Fail,
 			[]string{"the lab file says 1500", "512 instead of 1024", "on h2: ip link set eth0 mtu 1500"}},
 		{"mtu_large", "works, and is not what was written down", func(_ *inventory.Lab, a *Answer) { a.Facts.NICs[0].MTU = "9000" }, "MTU", Warn, []string{"1500", "mtu: 9000"}},

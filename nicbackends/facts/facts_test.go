@@ -132,6 +132,24 @@ func TestRead_saysWhyNot(t *testing.T) {
 	}
 }
 
+// TestRead_ptp: what ptp4l says by pmc; the text is laid out as pmc.c of linuxptp 3.1 prints it.
+func TestRead_ptp(t *testing.T) {
+	t.Parallel()
+	const pmc = `printf 'sending: GET TIME_STATUS_NP\n\t0c42a1.fffe.abcd00-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP \n\t\tmaster_offset              %s\n\t\tingress_time               1733000000000000000\n\t\tgmPresent                  true\n\t\tgmIdentity                 0c42a1.fffe.000001\nsending: GET PORT_DATA_SET\n\t0c42a1.fffe.abcd00-1 seq 1 RESPONSE MANAGEMENT PORT_DATA_SET \n\t\tportIdentity            0c42a1.fffe.abcd00-1\n\t\tportState               %s\n\t\tlogMinDelayReqInterval  0\n' `
+	for pmc, want := range map[string]string{
+		pmc + "-12 SLAVE":      "SLAVE, offset -12 ns",
+		pmc + "0 UNCALIBRATED": "UNCALIBRATED, offset 0 ns",
+		"echo 'sending: GET TIME_STATUS_NP'; echo 'sending: GET PORT_DATA_SET'": "unavailable: ptp4l does not answer pmc",
+		"echo 'uds: bind failed: Permission denied' >&2; exit 255":              "unavailable: exit status 255: uds: bind failed: Permission denied",
+		"": "unavailable: pmc (linuxptp) is not installed",
+	} {
+		f := Parse(runScript(t, "sh", mlx5Tree(t, map[string]string{"bin/pmc": pmc}), node1), nonce, node1)
+		if string(f.PTP) != want {
+			t.Errorf("%q, want %q", f.PTP, want)
+		}
+	}
+}
+
 // TestParse_cutAnywhere: an answer that ends anywhere gives what it says up to there, and says that it ended.
 func TestParse_cutAnywhere(t *testing.T) {
 	t.Parallel()
