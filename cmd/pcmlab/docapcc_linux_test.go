@@ -172,12 +172,11 @@ func TestDOCAPCC(t *testing.T) {
 		name string
 		do   func(*cx)
 	}{
-		{"check", (*cx).checked}, {"run", (*cx).good}, {"refused", (*cx).refused}, {"garbled", (*cx).garbled}, {"standby", (*cx).standby}, {"one_owner_of_a_NIC", (*cx).oneOwner},
-		{"lost_later", (*cx).lostLater}, {"killed", (*cx).killed},
+		{"check", (*cx).checked}, {"run", (*cx).good}, {"refused", (*cx).refused}, {"standby", (*cx).standby}, {"lost_later", (*cx).lostLater}, {"one_owner_of_a_NIC_and_killed", (*cx).oneOwner},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			here := *c
-			here.home = &home{t, c.dir}
+			here, h := *c, *c.home
+			h.t, here.home = t, &h
 			part.do(&here)
 		})
 	}
@@ -197,22 +196,21 @@ func (c *cx) checked() {
 		}
 		return found
 	}
+	got := look()
 	for name, want := range map[string]check.Finding{
 		"h1 mlx5_0 handlers: USER_PROGRAMMABLE_CC": {Verdict: check.Pass, Found: "runs 1, staged 1"},
 		"h1 mlx5_1 handlers: owner":                {Verdict: check.Pass, Found: "no handler; the NIC runs NVIDIA's own DCQCN, of the fake in slot 15"},
 		"h2 mlx5_0 handlers: firmware":             {Verdict: check.Skip, Found: "40.44.1036 of ConnectX-8, floor: unknown", Why: "NVIDIA publishes a floor for BlueField-3 alone"},
 		"r1 mlx5_0 handlers: PCC_INT_EN":           {Verdict: check.Pass, Found: "runs 0, staged 0"},
 	} {
-		got := look()[name]
-		if got.Verdict != want.Verdict || got.Found != want.Found || got.Why != want.Why {
-			c.t.Errorf("%s: %+v, want %+v", name, got, want)
+		if g := got[name]; g.Verdict != want.Verdict || g.Found != want.Found || g.Why != want.Why {
+			c.t.Errorf("%s: %+v, want %+v", name, g, want)
 		}
-		break
 	}
 	c.on("h1", "sed -i 's/^USER_PROGRAMMABLE_CC.*/USER_PROGRAMMABLE_CC False(0) False(0) True(1)/' config")
 	c.on("h2", "echo MT41692 >/sys/class/infiniband/mlx5_0/hca_type; echo 32.37.1306 >/sys/class/infiniband/mlx5_0/fw_ver")
 	c.on("r1", "sed -i 's/^PCC_INT_EN.*/PCC_INT_EN True(1) True(1) True(1)/' config")
-	got := look()
+	got = look()
 	for name, want := range map[string]check.Finding{
 		"h1 mlx5_0 handlers: USER_PROGRAMMABLE_CC": {Verdict: check.Fail, Why: "is 0, and 1 is only staged", Fix: "switch its power off and on"},
 		"h2 mlx5_0 handlers: firmware":             {Verdict: check.Fail, Why: "32.37.1306 of BlueField-3 is older than 32.38.1000", Fix: "mlxfwmanager -d mlx5_0"},
@@ -299,25 +297,19 @@ func (c *cx) good() {
 	c.clean("h1", "h2", "r1", "sw")
 }
 
-// refused: a NIC that another program has is left to it.
+// refused: tools that print rubbish, and that are not there; a NIC that another program has is left to it.
 func (c *cx) refused() {
+	c.on("h1", "echo garbled >mlxreg.mode")
 	c.on("h2", "mkdir -p ppcc/0; cd ppcc/0; echo bfc00100 >id; echo 1 >enabled; echo 0 >counter_en; echo pcm timely 0123456789 >about; echo 0 0 0 >params; echo 0 >counters")
+	c.on("r1", "mv /run/pcmlab/bin/mlxconfig .")
 	out := c.run("run", c.book, "-i", c.lab)
-	c.wants(out, exitInfra, "host h2: look at a NIC that is to run swift: mlx5_0: owner: the NIC runs a PCM handler already (pcm timely 0123456789)")
+	c.wants(out, exitInfra, "host h1: look at a NIC that is to run swift: mlx5_0: register PPCC: mlxreg printed no register",
+		"host h2: look at a NIC that is to run swift: mlx5_0: owner: the NIC runs a PCM handler already (pcm timely 0123456789)", "host r1: look at a NIC that answers probes: mlx5_0: firmware settings: mlxconfig is not installed")
 	if about := c.on("h2", "cat ppcc/0/about; rm -r ppcc/0"); about != "pcm timely 0123456789" {
 		c.t.Errorf("its owner lost it: %q", about)
 	}
-	c.clean("h1", "h2", "r1")
-}
-
-// garbled: tools that print rubbish, and that are not there.
-func (c *cx) garbled() {
-	c.on("h1", "echo garbled >mlxreg.mode")
-	c.on("h2", "mv /run/pcmlab/bin/mlxconfig .")
-	out := c.run("run", c.book, "-i", c.lab)
-	c.wants(out, exitInfra, "host h1: look at a NIC that is to run swift: mlx5_0: register PPCC: mlxreg printed no register", "host h2: look at a NIC that is to run swift: mlx5_0: firmware settings: mlxconfig is not installed")
 	c.on("h1", "rm mlxreg.mode")
-	c.on("h2", "mv mlxconfig /run/pcmlab/bin/")
+	c.on("r1", "mv mlxconfig /run/pcmlab/bin/")
 	c.clean("h1", "h2", "r1")
 }
 
@@ -370,27 +362,6 @@ func (c *cx) started(event, book, lab, out string) (*started, string) {
 	return s, filepath.Dir(line)
 }
 
-// oneOwner: a NIC has one reaction point for all its planes. A second run that wants the other plane of the same NIC is refused, and told who has it; without a handler it does not need that.
-func (c *cx) oneOwner() {
-	text, err := os.ReadFile(c.book)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	other := filepath.Join(c.dir, "other.yaml")
-	one := strings.NewReplacer("playbook: cx", "playbook: other", "[h1, h2]", "[h1]", ", h2: {from: h2, to: r1}", "", "start: [h1, h2]", "start: h1", "r1", "r2", "captures: [{tap: sw-out-r1}]\n", "").Replace(string(text))
-	if err := os.WriteFile(other, []byte(one), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
-	first, dir := c.started("counters_before", c.book, c.lab, "first")
-	out := c.run("run", other, "-i", c.plane)
-	guid := c.on("h1", "cat /sys/class/infiniband/mlx5_1/sys_image_guid")
-	c.wants(out, exitBusy, "run "+filepath.Base(dir)+" of ", "holds h1 pcc-rp "+guid)
-	if out := c.finish(first); out.code != exitOK && out.code != exitCheckFailed {
-		c.t.Errorf("the first run: exit %d\n%s\n%s", out.code, out.stdout, out.stderr)
-	}
-	c.clean("h1", "h2", "r1", "r2")
-}
-
 // lostLater: a loader that ends by itself while it is measured. What was measured is kept, the run fails and says since when the NIC was on its own, and
 // what such a loader leaves in the NIC is named to whoever comes next, with what to type.
 func (c *cx) lostLater() {
@@ -420,18 +391,33 @@ func (c *cx) lostLater() {
 	c.clean("h1")
 }
 
-// killed: nobody is left to take the handlers out but the hosts' guards.
-func (c *cx) killed() {
-	s, _ := c.started("phase_start", c.book, c.lab, "killed")
-	if err := s.cmd.Process.Kill(); err != nil {
+// oneOwner: a NIC has one reaction point for all its planes. A second run that wants the other plane of the same NIC is refused, and told who has it.
+// Then the first is killed: nobody is left to take the handlers out but the hosts' guards.
+func (c *cx) oneOwner() {
+	text, err := os.ReadFile(c.book)
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.finish(s)
-	testwait.For(c.t, time.Minute, "the guards to take the handlers out", func() bool {
-		return c.on("h1", "ls -d ppcc/0/id ~/.cache/pcmlab/knobs/* 2>/dev/null; true")+c.on("h2", "ls -d ppcc/0/id ~/.cache/pcmlab/knobs/* 2>/dev/null; true") == ""
-	})
-	testwait.For(c.t, time.Minute, "the guards to end", func() bool {
-		return c.on("h1", "ls ~/.cache/pcmlab/runs /run/lock/pcmlab 2>/dev/null; true")+c.on("r1", "ls ~/.cache/pcmlab/runs 2>/dev/null; true") == ""
-	})
-	c.clean("h1", "h2", "r1")
+	write := func(name string, change ...string) string {
+		path := filepath.Join(c.dir, name)
+		if err := os.WriteFile(path, []byte(strings.NewReplacer(change...).Replace(string(text))), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+		return path
+	}
+	long := write("long.yaml", "for: 2s", "for: 600s")
+	other := write("other.yaml", "playbook: cx", "playbook: other", "[h1, h2]", "[h1]", ", h2: {from: h2, to: r1}", "", "start: [h1, h2]", "start: h1", "captures: [{tap: sw-out-r1}]\n", "", "r1", "r2")
+	first, dir := c.started("phase_start", long, c.lab, "first")
+	guid := c.on("h1", "cat /sys/class/infiniband/mlx5_1/sys_image_guid")
+	c.wants(c.run("run", other, "-i", c.plane), exitBusy, "run "+filepath.Base(dir)+" of ", "holds h1 pcc-rp "+guid)
+	if err := first.cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.finish(first)
+	for _, host := range []string{"h1", "h2", "r1"} {
+		testwait.For(c.t, 2*time.Minute, "guards of "+host+" to take out and end", func() bool {
+			return c.on(host, "ls -d ppcc/0/id ~/.cache/pcmlab/knobs/* ~/.cache/pcmlab/runs/* 2>/dev/null; true") == ""
+		})
+	}
+	c.clean("h1", "h2", "r1", "r2")
 }
