@@ -105,7 +105,8 @@ for d in /sys/class/infiniband/mlx5_*; do
 	p=/run/pci/0000:17:00.${d#*mlx5_}
 	mkdir -p /run/pci && mv $d/device $p && ln -s $p $d/device
 	echo 0x15b3 >$p/vendor
-done`)
+done
+echo mlx5_0 mlx5_1 >`+cxState+`/device`)
 		fakes, err := os.Open(filepath.Join(h.dir, "fakes.tar"))
 		if err != nil {
 			t.Fatal(err)
