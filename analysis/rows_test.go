@@ -68,6 +68,7 @@ var notInRows = map[string]string{
 	".Files.Clock.FirstOffsetNS": "likewise; it was taken off the times already",
 	".Files.Clock.LastOffsetNS":  "likewise",
 	".Files.Clock.ErrorNS":       "likewise: it bounds the error of times, and is none of the traffic's numbers",
+	".Files.Clock.PTP.OffsetNS":  "likewise: of ptp4l, when the run began",
 	".Quality.MergeErrorNS":      "likewise",
 	".Flows.Incarnation":         "names the flow: it is in its id",
 	".Flows.SrcPort":             "names the flow",
