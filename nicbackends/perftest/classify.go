@@ -61,11 +61,15 @@ func classify(client, server *Side) *Failure {
 	if d := fatal(differ); d != nil && !slices.ContainsFunc(roots, func(f finding) bool { return f.rule.class != ConnManager }) {
 		return mismatch(d, sides[0])
 	}
+	killed := gone(sides)
 	if len(roots) > 0 {
-		return rooted(earliest(roots))
+		// A completion that fails when the other side was killed says only that its queue pair is gone.
+		if first := earliest(roots); first.rule.class != Completion || killed == nil || killed == first.side {
+			return rooted(first)
+		}
 	}
 	// No side says that it failed itself: one went away, or never was there.
-	if s := gone(sides); s != nil {
+	if s := killed; s != nil {
 		fix := "find out who ended it: the run itself, a user, or the kernel (dmesg: out of memory)"
 		return fail(s, PeerLost, "ended by "+signalName(s), fix)
 	}

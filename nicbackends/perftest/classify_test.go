@@ -39,6 +39,8 @@ func TestClassify_firstCauseByTime(t *testing.T) {
 	}{
 		{"both_well", "nothing failed", side(Client, 0, "", 1), side(Server, 0, "", 1), "", ""},
 		{"wc_and_peer", "O14: the peer's loss is a consequence", side(Client, 1, sayWC, 5), side(Server, 1, sayLost, 4), Completion, Client},
+		{"server_killed", "the client's failed completion is a consequence, whatever the hosts' clocks say", side(Client, 1, sayWC, 3), side(Server, 137, "", 4), PeerLost, Server},
+		{"killed_by_itself", "a side that fails and is killed as it ends says why", side(Client, 137, sayWC, 3), side(Server, 1, sayLost, 4), Completion, Client},
 		{"two_roots", "the one that ended first", side(Client, 1, sayWC, 5), side(Server, 1, "IB device x not found\n", 4), DeviceClass, Server},
 		{"lost_alone", "nobody says why", side(Client, 0, "", 2), side(Server, 1, sayLost, 3), PeerLost, Server},
 		{"refused", "no server known to listen", side(Client, 1, sayRefused, 1), nil, StartRace, Client},
