@@ -27,7 +27,12 @@ type Bundle struct {
 	mu       sync.Mutex
 	timeline *os.File
 	began    time.Time
+	broken   error    // why the timeline lacks lines
+	reserve  *os.File // has no name: its room is free again when this process ends, however it does
 }
+
+// reserveBytes are kept back until the last files are written: a disk that fills up during a run must leave room to say so.
+const reserveBytes = 256 << 10
 
 // BundleState says how far a run came.
 type BundleState string
@@ -82,7 +87,34 @@ func CreateBundle(parent, id string) (*Bundle, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil && !errors.Is(err, syscall.ENOTSUP) && !errors.Is(err, syscall.ENOLCK) {
 		return nil, errors.Join(fmt.Errorf("run folder %s: lock timeline.jsonl: %w", dir, err), f.Close())
 	}
-	return &Bundle{Dir: dir, ID: id, timeline: f, began: time.Now()}, nil
+	reserve, err := keepBack(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("run folder: %w", err), f.Close())
+	}
+	return &Bundle{Dir: dir, ID: id, timeline: f, reserve: reserve, began: time.Now()}, nil
+}
+
+func keepBack(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".reserve-*")
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(make([]byte, reserveBytes))
+	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Last gives the room back that was kept for the last files, and says why the timeline lacks lines, if it does.
+func (b *Bundle) Last() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reserve != nil {
+		b.reserve.Close()
+		b.reserve = nil
+	}
+	return b.broken
 }
 
 // GoesOn says that a process on this machine (or, where the file system has such locks, on another) is writing the folder of a run or
@@ -128,7 +160,9 @@ func (b *Bundle) Note(e Event) Event {
 	line, _ := json.Marshal(e)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.timeline.Write(append(line, '\n'))
+	if _, err := b.timeline.Write(append(line, '\n')); err != nil && b.broken == nil {
+		b.broken = err
+	}
 	return e
 }
 
@@ -161,8 +195,9 @@ func (b *Bundle) WriteJSON(name string, v any) error {
 
 // Close writes the manifest.
 func (b *Bundle) Close(state BundleState, reason, version string) (Manifest, error) {
+	broken := b.Last()
 	b.mu.Lock()
-	syncErr := b.timeline.Sync()
+	syncErr := errors.Join(broken, b.timeline.Sync())
 	closeErr := b.timeline.Close()
 	b.mu.Unlock()
 	m := Manifest{Schema: "pcmlab/manifest/v1", Run: b.ID, State: state, Reason: reason,

@@ -405,7 +405,16 @@ func mustRun(ctx context.Context, h remote.Host, step string, argv ...string) er
 // finish writes what is left of the bundle, the manifest last.
 func (r *Runner) finish() error {
 	err := r.bundle.WriteJSON("result.json", r.result)
-	err = errors.Join(err, writeReport(r.bundle, r.result, r.Playbook, r.plan))
+	if err == nil {
+		err = writeReport(r.bundle, r.result, r.Playbook, r.plan)
+	}
+	err = errors.Join(err, r.bundle.Last())
+	if err != nil { // most likely a full disk: there is some room now
+		if r.result.State != StatePartial {
+			r.result.State, r.result.Reason = StatePartial, err.Error()
+		}
+		err = errors.Join(err, r.bundle.WriteJSON("result.json", r.result))
+	}
 	if summary, sumErr := Summarise(r.bundle.Dir); sumErr != nil {
 		err = errors.Join(err, sumErr)
 	} else {

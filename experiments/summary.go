@@ -141,7 +141,7 @@ func Summarise(dir string) (*Summary, error) {
 	if have["result.json"] {
 		s.Run, s.State, s.Reason, s.Verdict, s.Checks = result.Run, result.State, result.Reason, result.Verdict, result.Checks
 	} else {
-		s.Reason = "the run was killed, or goes on"
+		s.Reason = "the run was killed, could not write its folder, or goes on"
 	}
 	s.Began, s.Ended = manifest.Began, manifest.Ended
 	if !have["manifest.json"] {
