@@ -46,7 +46,7 @@ func TestRun_chaos(t *testing.T) {
 	for k := range labs {
 		t.Run(fmt.Sprint("lab", k), func(t *testing.T) {
 			t.Parallel()
-			c := newChaos(t, k == 0, rand.New(rand.NewPCG(seed, uint64(k))))
+			c := newChaos(t, "testdata/chaos/short.yaml", k == 0, rand.New(rand.NewPCG(seed, uint64(k))))
 			for i := k; i < len(chosen); i += labs {
 				c.kill(chosen[i], 0)
 			}
@@ -72,44 +72,78 @@ func numeral(t *testing.T, s string) int {
 // chaos is one lab, what it looks like without a run, and the runs that were killed on it.
 type chaos struct {
 	*home
-	raises bool // each run raises the lab itself
-	lab    string
-	rand   *rand.Rand
-	whole  time.Duration     // that a run took which was left alone
-	hosts  map[string]string // picture of each host
-	here   []string          // picture of this machine
-	killed []string          // folders
+	playbook string
+	raises   bool // each run raises the lab itself
+	lab      string
+	rand     *rand.Rand
+	whole    time.Duration                              // that a run took which was left alone
+	via      func(c *chaos, host, script string) string // what a script prints on a host, past the run
+	hosts    map[string]string                          // picture of each host
+	here     []string                                   // picture of this machine
+	killed   []string                                   // folders
 }
 
-func newChaos(t *testing.T, raises bool, r *rand.Rand) *chaos {
-	c := &chaos{home: newHome(t), raises: raises, lab: "up", rand: r, hosts: map[string]string{}}
-	// A program of its own: its processes are told from those of other labs by their file, in all namespaces.
-	for _, name := range []string{"pcmlab", "pcmlab-nic"} {
-		copyFile(t, filepath.Join(filepath.Dir(binary), name), filepath.Join(c.dir, name))
-	}
-	c.program = filepath.Join(c.dir, "pcmlab")
+// newChaos is a virtual lab that is up, or that each run raises.
+func newChaos(t *testing.T, playbook string, raises bool, r *rand.Rand) *chaos {
+	c := (&chaos{raises: raises, lab: "up", rand: r, via: labExec}).begin(t, playbook)
 	lab, err := filepath.Abs("testdata/chaos/lab.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if raises {
 		c.lab = lab
-	} else if out := c.run("lab", "up", lab, "--id", "up"); out.code != 0 {
+		c.settle()
+		return c
+	}
+	if out := c.run("lab", "up", lab, "--id", "up"); out.code != 0 {
 		t.Fatalf("lab up: %+v", out)
 	}
+	c.settle("h1", "h2", "r1", "sw")
+	return c
+}
+
+func labExec(c *chaos, host, script string) string {
+	c.t.Helper()
+	out := c.run("lab", "exec", "--lab", "up", host, "--", "sh", "-c", script)
+	if out.code != 0 {
+		c.t.Fatalf("%s: %s: %+v", host, script, out)
+	}
+	return out.stdout
+}
+
+func (c *chaos) ask(host, script string) string {
+	c.t.Helper()
+	return c.via(c, host, script)
+}
+
+func (c *chaos) begin(t *testing.T, playbook string) *chaos {
+	var err error
+	if c.playbook, err = filepath.Abs(playbook); err != nil {
+		t.Fatal(err)
+	}
+	c.home = newHome(t)
+	// A program of its own: its processes are told from those of other labs by their file, in all namespaces.
+	for _, name := range []string{"pcmlab", "pcmlab-nic"} {
+		copyFile(t, filepath.Join(filepath.Dir(binary), name), filepath.Join(c.dir, name))
+	}
+	c.program = filepath.Join(c.dir, "pcmlab")
+	return c
+}
+
+// settle takes the pictures that all later ones must be like.
+func (c *chaos) settle(hosts ...string) {
+	c.t.Helper()
 	c.wholeRun() // what stays for good on hosts (the program) is there after it
-	if !raises {
-		for _, host := range []string{"h1", "r1", "sw"} {
-			c.hosts[host] = c.picture(host, "", 0)
-			for _, part := range []string{"/run/lock", "tcp_retries2 15", "qdisc", "lab-host"} {
-				if !strings.Contains(c.hosts[host], part) {
-					t.Fatalf("the picture of %s shows no %s and would prove nothing:\n%s", host, part, c.hosts[host])
-				}
+	c.hosts = map[string]string{}
+	for _, host := range hosts {
+		c.hosts[host] = c.picture(host, "", 0)
+		for _, part := range []string{"/run/lock", "tcp_retries2 15", "qdisc", ".cache/pcmlab"} {
+			if !strings.Contains(c.hosts[host], part) {
+				c.t.Fatalf("the picture of %s shows no %s and would prove nothing:\n%s", host, part, c.hosts[host])
 			}
 		}
 	}
 	c.here = c.look()
-	return c
 }
 
 func copyFile(t *testing.T, from, to string) {
@@ -124,15 +158,14 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 func (c *chaos) args(out string) []string {
-	playbook, _ := filepath.Abs("testdata/chaos/short.yaml")
-	return []string{"run", playbook, "-i", c.lab, "--out", out}
+	return []string{"run", c.playbook, "-i", c.lab, "--out", out}
 }
 
 // wholeRun is a run that nobody kills.
 func (c *chaos) wholeRun() {
 	c.t.Helper()
 	began := time.Now()
-	if out := c.run(c.args("whole")...); out.code != exitOK && out.code != exitData {
+	if out := c.run(c.args("whole")...); out.code != exitOK && out.code != exitCheckFailed && out.code != exitData { // a busy machine has no figures
 		c.t.Fatalf("a run that was left alone: exit %d\n%s%s", out.code, out.stdout, out.stderr)
 	}
 	c.whole = time.Since(began)
@@ -160,7 +193,7 @@ func (c *chaos) kill(event string, after time.Duration) bool {
 	s.cmd.Process.Kill()
 	<-ended
 	if s.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		if code := s.cmd.ProcessState.ExitCode(); code != exitOK && code != exitData {
+		if code := s.cmd.ProcessState.ExitCode(); code != exitOK && code != exitCheckFailed && code != exitData {
 			t.Errorf("run %s, not killed: exit %d\n%s%s", out, code, &s.out, &s.err)
 		}
 		return false
@@ -200,13 +233,18 @@ func (c *chaos) awaits(out, word string, ended <-chan struct{}) {
 			return true
 		default:
 		}
-		files, _ := filepath.Glob(filepath.Join(out, "*", "timeline.jsonl"))
-		if len(files) == 0 {
-			return false
-		}
-		data, _ := os.ReadFile(files[0])
-		return bytes.Contains(data, []byte(word))
+		return c.has(out, word)
 	})
+}
+
+// has says that the timeline of the run below out has a word.
+func (c *chaos) has(out, word string) bool {
+	files, _ := filepath.Glob(filepath.Join(out, "*", "timeline.jsonl"))
+	if len(files) == 0 {
+		return false
+	}
+	data, _ := os.ReadFile(files[0])
+	return bytes.Contains(data, []byte(word))
 }
 
 func lastWords(text []byte) string {
@@ -218,7 +256,7 @@ func lastWords(text []byte) string {
 func (c *chaos) folder(what, out string) string {
 	t := c.t
 	t.Helper()
-	dirs, _ := filepath.Glob(filepath.Join(out, "*"))
+	dirs, _ := filepath.Glob(filepath.Join(out, "[0-9]*"))
 	if len(dirs) == 0 {
 		return "no folder yet"
 	}
@@ -265,7 +303,7 @@ func (c *chaos) folder(what, out string) string {
 // stories: what the verbs tell of the runs that were killed.
 func (c *chaos) stories() {
 	for _, out := range c.killed {
-		dirs, _ := filepath.Glob(filepath.Join(out, "*"))
+		dirs, _ := filepath.Glob(filepath.Join(out, "[0-9]*"))
 		if len(dirs) == 0 || !experiments.IsRun(dirs[0]) {
 			continue
 		}
@@ -293,9 +331,9 @@ look() {
 	for d in /proc/[0-9]*; do
 		[ "$d" = "/proc/$$" ] && continue
 		c=$(tr '\0' ' ' <"$d/cmdline" 2>/dev/null) || continue
-		case "$c" in "" | *pcmlab-picture* | "tr "*) ;; *) echo "process $c" ;; esac
+		case "$c" in "" | *pcmlab-picture* | "tr "* | "sort "* | sshd*) ;; *) echo "process $c" ;; esac
 	done | sort
-	find ~ /run /tmp /var/tmp /dev/shm -path '*/.cache/pcmlab/guards.log*' -o -print | sort
+	find ~ /run /tmp /var/tmp /dev/shm -name systemd -prune -o -path '*/.cache/pcmlab/guards.log*' -o -print | sort
 	cut -d' ' -f4- /proc/self/mountinfo | sort
 	ip -o link | sed 's/^[0-9]*: //'
 	tc qdisc show
@@ -307,11 +345,8 @@ while got=$(look) && [ "$got" != "$1" ] && [ $(date +%s) -lt $end ]; do sleep 1;
 
 func (c *chaos) picture(host, want string, within time.Duration) string {
 	c.t.Helper()
-	out := c.run("lab", "exec", "--lab", "up", host, "--", "sh", "-c", pictureScript, "sh", want, fmt.Sprint(int(within.Seconds())))
-	if out.code != 0 {
-		c.t.Fatalf("picture of %s: %+v", host, out)
-	}
-	return strings.TrimSuffix(out.stdout, "\n")
+	script := fmt.Sprintf("set -- '%s' %d\n", strings.ReplaceAll(want, "'", `'\''`), int(within.Seconds())) + pictureScript
+	return strings.TrimSuffix(c.ask(host, script), "\n")
 }
 
 // look is what this machine has of the lab: processes by their file, in whatever namespace, and files beside the runs.

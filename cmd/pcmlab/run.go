@@ -125,6 +125,12 @@ func (e *env) run(ctx context.Context, o *runOptions, args []string, use string)
 	case o.detach:
 		return e.detach(ctx, o, j)
 	}
+	said := context.AfterFunc(ctx, func() {
+		if !e.quiet {
+			fmt.Fprintln(e.stderr, "interrupted: traffic is stopped, what was measured is kept; once more ends at once, and guards on the hosts clean up")
+		}
+	})
+	defer said()
 	if j.sweep != nil {
 		err = e.runSweep(ctx, o, j)
 	} else {
