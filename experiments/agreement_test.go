@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
+	"github.com/pcmlab/pcmlab/inventory"
 	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
@@ -41,5 +42,34 @@ func TestAgreeRate_resent(t *testing.T) {
 				t.Errorf("tool %v, capture 100, %d bytes sent again: %s (%s), want %s", c.tool, c.resent, got.Verdict, got.Reason, c.want)
 			}
 		})
+	}
+}
+
+// TestPasses: a tap sees what passes its ports in its direction; where the judged one sees some flows only, what it counted is not
+// held against a NIC that had them all.
+func TestPasses(t *testing.T) {
+	tap := func(d inventory.Direction, ports ...string) *inventory.Tap {
+		return &inventory.Tap{Name: "tap", Host: "sw", Switch: "sw", Ports: ports, Direction: d}
+	}
+	for _, c := range []struct {
+		name string
+		tap  *inventory.Tap
+		want string // the first flow that is not seen
+	}{
+		{"what goes to the receiver", tap(inventory.Egress, "r1"), ""},
+		{"what comes from it", tap(inventory.Ingress, "r1"), "h1"},
+		{"what comes from both senders", tap(inventory.Ingress, "h1", "h2"), ""},
+		{"one sender's link", tap(inventory.Both, "h2"), "h1"},
+		{"the receiver's own interface", &inventory.Tap{Name: "tap", Host: "r1", Iface: "eth0"}, ""},
+		{"a sender's own interface", &inventory.Tap{Name: "tap", Host: "h1", Iface: "eth0"}, "h2"},
+	} {
+		r := &Runner{plan: &Plan{Flows: []PlannedFlow{{Name: "h1", From: "h1", To: "r1"}, {Name: "h2", From: "h2", To: "r1"}},
+			Captures: []PlannedCapture{{Tap: "beside", tap: tap(inventory.Both, "r1")}, {Tap: "tap", Judge: true, tap: c.tap}}}}
+		if got := r.unseen("r1"); got != c.want || r.unseen("") != c.want || r.unseen("h9") != "" {
+			t.Errorf("%s: %q is not seen, want %q", c.name, got, c.want)
+		}
+		if both := c.tap.Direction == inventory.Both || c.tap.Switch == ""; r.passesJudge("r1") != (both || c.tap.Direction == inventory.Ingress && c.want != "") || r.passesJudge("h9") {
+			t.Errorf("%s: what r1 sends passes: %t", c.name, r.passesJudge("r1"))
+		}
 	}
 }
