@@ -127,7 +127,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// noticed are rules that an oracle of the world misses within a few hundred seeds when they are off. Rules that are not here concern
+// noticed are rules that an oracle of the world misses within some hundred seeds when they are off. Rules that are not here concern
 // what a world has not: wire formats, DSCPs, bounds that it never reaches, repetition that only costs datagrams.
 var noticed = []string{
 	"AssocMatch", "SequenceNewer", "EpochResetsSequence", "SequenceIncremented", "UnscheduledLimit", "OneOutstanding",
@@ -147,7 +147,7 @@ func TestWorld_notices(t *testing.T) {
 		var off rdcc.RuleSet
 		off.Add(rule)
 		for seed := uint64(0); ; seed++ {
-			if seed == 600 {
+			if seed == 1500 {
 				t.Errorf("%s: no oracle misses it", name)
 				break
 			}
