@@ -53,6 +53,9 @@ func (r *Runner) assess(ctx context.Context) error {
 	defer r.handlerChecks()
 	defer r.rdccChecks()
 	in := r.analysisInput(r.there != nil)
+	if r.there != nil { // the document is of this input, and not of what may be known by now
+		in = *r.thereOf
+	}
 	if len(in.Captures) == 0 {
 		r.result.warn("nothing was captured: what the wire carried is not measured")
 		r.check(&documentMetrics{why: "nothing was captured", counters: r.result.growth})

@@ -174,7 +174,7 @@ func (rc *runningCaptures) analyzeThere(ctx context.Context, host string) error 
 	if err := json.Unmarshal(res.Stdout, doc); err != nil || doc.Schema != analysis.Schema || res.Dropped > 0 {
 		return &remote.Error{Host: host, Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
 	}
-	r.there = doc
+	r.there, r.thereOf = doc, &in
 	total := int64(0)
 	for _, tap := range rc.taps {
 		for _, f := range tap.files {

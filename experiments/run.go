@@ -53,6 +53,7 @@ type Runner struct {
 	captured *runningCaptures
 	readings *readings
 	there    *analysis.Document // of captures that were analysed on their host
+	thereOf  *AnalysisInput     // what it was made from
 	syncs    map[string]string  // what keeps each host's clock right
 	settings []heldSettings
 	ptps     map[string]*capture.PTP         // of hosts that have it

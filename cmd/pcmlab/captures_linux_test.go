@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/pcmlab/pcmlab/experiments"
 )
 
@@ -67,7 +69,7 @@ func TestRun_analysedThere(t *testing.T) {
 	again := h.run("analyze", dir, "-o", "json")
 	want, err := os.ReadFile(filepath.Join(dir, "analysis.json"))
 	if err != nil || again.stdout != string(want) {
-		t.Errorf("the analysis here is %d bytes, that of the run %d (%v)", len(again.stdout), len(want), err)
+		t.Errorf("the analysis here is %d bytes, that of the run %d (%v): %s", len(again.stdout), len(want), err, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(again.stdout, "\n")))
 	}
 	if out := h.run("lab", "exec", "--lab", "there", "sw", "--", "sh", "-c", "ls $HOME/.cache/pcmlab/captures/*/captures"); strings.Contains(out.stdout, "pcapng") {
 		t.Errorf("left on sw: %s", out.stdout)
