@@ -241,12 +241,8 @@ func (rd *readings) follow(e Event) {
 	}
 }
 
-// The parts of a host's time that readings during the traffic may take, one in: samples are there to show it, not to slow it, and what is read
-// over most of a phase says nothing of its border.
-const (
-	sampleShare = 20
-	borderShare = 4
-)
+// sampleShare is the part of a host's time that samples may take, one in: they are there to show the traffic, not to slow it.
+const sampleShare = 20
 
 // quick are the hosts that can be read at the borders of phases. Of the others it is known what moved in all of the run.
 func (rd *readings) quick() []string {
@@ -258,10 +254,10 @@ func (rd *readings) quick() []string {
 		rd.mu.Lock()
 		defer rd.mu.Unlock()
 		cost := rd.cost[host]
-		if cost*borderShare <= shortest {
+		if cost <= shortest { // what is read over more than a phase says nothing of its border
 			return false
 		}
-		rd.warn(fmt.Sprintf("counters of %s are not read at the borders of phases: a reading takes %v there, more than a quarter of a phase", host, cost.Round(time.Millisecond)))
+		rd.warn(fmt.Sprintf("counters of %s are not read at the borders of phases: a reading takes %v there, longer than a phase", host, cost.Round(time.Millisecond)))
 		return true
 	})
 }
@@ -277,9 +273,7 @@ func (rd *readings) warn(text string) {
 // run says so.
 func (rd *readings) sample(ctx context.Context, stop <-chan struct{}, every time.Duration) {
 	rd.each(rd.answering(), func(host string) {
-		rd.mu.Lock()
-		took := rd.cost[host]
-		rd.mu.Unlock()
+		took := time.Duration(0) // what one took before the traffic, when all hosts were asked at once, is no measure
 		for said := false; ; {
 			pause := pauseAfter(took, every)
 			if pause > every && !said {
