@@ -17,18 +17,23 @@ type binding struct {
 
 // association is what is kept of one sender.
 type association struct {
-	addr    netip.AddrPort
-	nonce   uint64
-	id      uint32
-	newest  uint32 // sequence number of what was processed last
-	seq     uint32 // of what was sent last
-	used    bool
-	pool    bool // grants cover the pool, for the association's whole life (decision 4)
-	poolBad bool // sent more than the pool had
-	blocked bool // has waiting messages, but cannot have more until something of its own ends
-	isOn    bool // counts among the active
-	hoards  uint8
+	addr     netip.AddrPort
+	nonce    uint64
+	id       uint32
+	newest   uint32 // sequence number of what was processed last
+	seq      uint32 // of what was sent last
+	used     bool
+	pool     bool // grants cover the pool, for the association's whole life (decision 4)
+	poolBad  bool // sent more than the pool had
+	blocked  bool // has waiting messages, but cannot have more until something of its own ends
+	isOn     bool // counts among the active
+	lingers  bool // counts among them a moment longer
+	leaving  bool // is in the line of those that may leave
+	squeezed bool // has less than an equal share, since others have more
+	inLine   bool // of those that wait until others send slower
+	hoards   uint8
 
+	leavesAt    time.Duration // if it lingers until then
 	barredUntil time.Duration // no grants before, since it let credit expire
 
 	lastHeard time.Duration
@@ -187,6 +192,7 @@ func (r *Receiver) removeAssociation(i int32) {
 	r.setLive(a, -a.live)
 	r.unbar(a)
 	r.unready(a)
+	r.gone(a)
 	r.sumU -= a.share
 	r.peers.leave(a.peer)
 	delete(r.byID, a.id)

@@ -91,6 +91,9 @@ func (r *Receiver) setLive(a *association, by int64) {
 	a.live += by
 	r.liveRate += by
 	r.activity(a)
+	if by < 0 {
+		r.callUp()
+	}
 }
 
 // creditDue runs the timers of credit: rates that end, returns that wait, and the time to reclaim. It says whether credit

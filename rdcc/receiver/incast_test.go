@@ -136,15 +136,18 @@ func TestIncast(t *testing.T) {
 		senders   int
 		length    uint64
 		g         int64
+		apart     time.Duration // between their starts
 		allocator Allocator
 		least     float64 // utilisation of what the link carries
 		jain      float64
 	}{
-		{"one", 1, 4 << 20, 0, nil, 0.9, 1},
-		{"eight", 8, 1 << 20, 0, nil, 0.9, 0.95},
-		{"eight_bbr", 8, 1 << 20, 0, BBR{}, 0.85, 0.9},
-		{"forty", 40, 1 << 20, 0, nil, 0.85, 0.9},
-		{"eight_short", 8, 64 << 10, 0, nil, 0.5, 0.9},
+		{"one", 1, 4 << 20, 0, 0, nil, 0.9, 1},
+		{"eight", 8, 1 << 20, 0, 0, nil, 0.93, 0.95},
+		{"eight_one_after_the_other", 8, 1 << 20, 0, 90 * us, nil, 0.92, 0.95},
+		{"eight_one_after_the_other_3BDP", 8, 1 << 20, 3 * testFabric.BDP(), 90 * us, nil, 0.92, 0.95},
+		{"eight_bbr", 8, 1 << 20, 0, 0, BBR{}, 0.85, 0.9},
+		{"forty", 40, 1 << 20, 0, 0, nil, 0.85, 0.9},
+		{"eight_short", 8, 64 << 10, 0, 0, nil, 0.5, 0.9},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &incast{lab: newLab(t, func(c *Config) { c.Allocator, c.G = x.allocator, x.g })}
@@ -154,6 +157,7 @@ func TestIncast(t *testing.T) {
 			w.out = nil
 			for _, s := range w.senders {
 				s.begin(w)
+				w.run(x.apart)
 			}
 			w.run(500 * us)
 			w.done = 0

@@ -107,7 +107,7 @@ func (w *world) check() {
 func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 	r := w.r
 	var s, u, live, sumU int64
-	messages, active, ready := 0, 0, 0
+	messages, active, ready, squeezed := 0, 0, 0, 0
 	for i := range r.assocs {
 		a := &r.assocs[i]
 		if !a.used {
@@ -145,14 +145,17 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 		fail(a.share == max(r.may(a), a.unscheduled), "association %x: share %d of U %d", a.id, a.share, r.may(a))
 		fail(a.isOn == (a.live > 0 || len(a.queue) > 0 && a.barredUntil == 0), "association %x: active %t with %d, %d queued", a.id, a.isOn, a.live, len(a.queue))
 		fail((a.readyAt != 0) == (len(a.queue) > 0 && !a.blocked), "association %x: ready %d with %d queued, blocked %t", a.id, a.readyAt, len(a.queue), a.blocked)
-		fail(!a.blocked || a.live > 0 || a.scheduled > 0 || a.pool || a.barredUntil != 0, "association %x is blocked with nothing that could end", a.id)
+		fail(!a.blocked || a.live > 0 || a.scheduled > 0 || a.pool || a.barredUntil != 0 || a.inLine && slices.Contains(r.line, a.id) && r.liveRate > 0, "association %x is blocked with nothing that could end", a.id)
 		s, u, live, sumU = s+as, u+au, live+alive, sumU+a.share
 		messages += n
 		if o := w.oracle.assocs[a.id]; o != nil && a.pool {
 			fail(o.received == a.poolReceived, "association %x: %d octets of the pool received, want %d", a.id, a.poolReceived, o.received)
 		}
-		if a.isOn {
+		if a.isOn || a.lingers {
 			active++
+		}
+		if a.squeezed {
+			squeezed++
 		}
 		if a.readyAt != 0 {
 			ready++
@@ -160,6 +163,7 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 	}
 	fail(s == r.scheduled && u == r.unscheduled, "charged %d and %d, the sums are %d and %d", r.scheduled, r.unscheduled, s, u)
 	fail(live == r.liveRate && sumU == r.sumU, "live %d, sum of U %d; the sums are %d, %d", r.liveRate, r.sumU, live, sumU)
+	fail(squeezed == r.squeezed, "%d have less than an equal share, there are %d", r.squeezed, squeezed)
 	fail(messages == r.pending && active == r.active && ready == len(r.ready), "%d messages, %d active, %d ready; there are %d, %d, %d", r.pending, r.active, len(r.ready), messages, active, ready)
 }
 

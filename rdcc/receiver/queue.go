@@ -244,17 +244,3 @@ func (r *Receiver) unblock(a *association) {
 		}
 	}
 }
-
-// activity counts the association among the active, or no more: those that have credit, or may have some. Who is barred has no share.
-func (r *Receiver) activity(a *association) {
-	on := a.live > 0 || len(a.queue) > 0 && a.barredUntil == 0
-	if on == a.isOn {
-		return
-	}
-	a.isOn = on
-	if on {
-		r.active++
-	} else {
-		r.active--
-	}
-}

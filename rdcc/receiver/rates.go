@@ -120,7 +120,7 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 	free := r.capacity - r.liveRate + own
 	fair := r.capacity / int64(max(r.active, 1))
 	share := min(ri, fair)
-	if len(r.ready) <= 1 { // nobody else waits: what is free may be used
+	if len(r.ready) <= 1 && !r.othersSqueezed(a) { // nobody else waits: what is free may be used
 		share = min(ri, max(fair, free+a.live-own))
 	}
 	least := min(r.rmin, ri)
@@ -141,6 +141,10 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 	split = max(split, part)
 	mine := share - (a.live - own)
 	rate := min(split, mine, free)
+	r.squeeze(a, free < min(split, mine) && a.live-own+free < min(ri, fair))
+	if own == 0 && fair >= least { // slow credit ends unused, and then the next is late
+		part = max(part, min(split, mine)/slowShare)
+	}
 	if !r.on(rdcc.RuleSumOfRates) {
 		rate, free, mine = split, split, split
 	}
@@ -150,10 +154,13 @@ func (r *Receiver) rateFor(a *association, m *message, c *credit, left uint64) (
 	if !r.on(rdcc.RulePacingRateNotZero) {
 		return 0, served
 	}
-	if free < part {
-		return 0, full
+	switch {
+	case free >= part:
+		return 0, barred
+	case fair >= least:
+		return 0, aside
 	}
-	return 0, barred
+	return 0, full
 }
 
 // shortRTTs is in how many round trips a short message is through while others wait.

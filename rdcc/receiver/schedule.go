@@ -11,6 +11,7 @@ type verdict uint8
 const (
 	served verdict = iota // granted, or has enough
 	barred                // this association can have no more until something of its own ends
+	aside                 // it can have none until others send slower
 	full                  // nobody can
 )
 
@@ -34,6 +35,8 @@ func (r *Receiver) schedule() {
 		case barred:
 			a.blocked = true
 			r.unready(a)
+		case aside:
+			r.stepAside(a)
 		}
 	}
 }
