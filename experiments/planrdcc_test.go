@@ -47,8 +47,8 @@ func rdccPlan(t *testing.T, book string, lab *inventory.Lab, sets ...Param) (*Pl
 	return NewPlan(p, lab, nicbackends.NewRegistry(softnic.Backend{}, capsOnly{nil, "rxe", nil}))
 }
 
-// What the parameters amount to is arithmetic on the lab file: 25 Gbit/s, four links of 8.075 us, two packets of 4150 B at each of two hops, and
-// 2 ms of the lab's own time for software, a 400th of it on hardware.
+// What the parameters amount to is arithmetic on the lab file: 25 Gbit/s, four links of 7.991 us, two packets of 4150 B at each of two hops, and
+// 2 ms of the lab's own time for software, a 375th of it on hardware.
 func TestPlan_rdccAmounts(t *testing.T) {
 	plan, err := rdccPlan(t, rdccBook, loadLab(t, "virtual-9.yaml"))
 	if err != nil {
@@ -59,11 +59,11 @@ func TestPlan_rdccAmounts(t *testing.T) {
 		t.Fatalf("r1 has no gate: %+v", plan.RDCC)
 	}
 	a := *g.Amounts
-	rtt := 4*8075*time.Nanosecond + 2*1328*time.Nanosecond + 5*time.Microsecond
+	rtt := 4*7991*time.Nanosecond + 2*1328*time.Nanosecond + 2*time.Millisecond/375
 	bdp := int64(float64(25e9) / 8 * rtt.Seconds())
-	want := RDCCAmounts{LineRateBps: 25e9, BaseRTTNS: int64(rtt), BDP: bdp, G: 2 * bdp, Gu: 2 * bdp / 4, Gs: 2*bdp - 2*bdp/4, U: 2 * bdp / 4 / 2, JNS: int64(rtt) / 2, LifetimeNS: int64(4 * rtt),
-		Backlog: 2 * bdp, CreditUnit: 4096, Segment: 8192, Senders: 2, PacketBytes: 4154, CapacityBps: a.CapacityBps, BuiltRTTNS: int64(rtt) * 400, BuiltJNS: int64(rtt) / 2 * 400,
-		BuiltLifeNS: int64(rtt) * 1600, BuiltLineBps: 25e9 / 400}
+	want := RDCCAmounts{LineRateBps: 25e9, BaseRTTNS: int64(rtt), BDP: bdp, G: 2 * bdp, Gu: 2 * bdp / 4, Gs: 2*bdp - 2*bdp/4, U: 2 * bdp / 4 / 2, JNS: (int64(rtt) + 1) / 2, LifetimeNS: int64(4 * rtt),
+		Backlog: 2 * bdp, CreditUnit: 4096, Segment: 8192, Senders: 2, PacketBytes: 4154, CapacityBps: a.CapacityBps, BuiltRTTNS: int64(rtt) * 375, BuiltJNS: (int64(rtt) + 1) / 2 * 375,
+		BuiltLifeNS: int64(rtt) * 4 * 375, BuiltLineBps: 66_666_667}
 	if diff := cmp.Diff(want, a); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -71,7 +71,7 @@ func TestPlan_rdccAmounts(t *testing.T) {
 		t.Errorf("capacity %d bit/s of payload: want 98 %% of the line", a.CapacityBps)
 	}
 	c := g.Config
-	if c.Port != 50321 || c.Protection != "filtered" || *c.DSCP.Control != 48 || *c.DSCP.Class2 != 26 || c.DSCP.Class3 != nil || c.TimeScale != 400 || c.G.Of(1) != a.G {
+	if c.Port != 50321 || c.Protection != "filtered" || *c.DSCP.Control != 48 || *c.DSCP.Class2 != 26 || c.DSCP.Class3 != nil || c.TimeScale != 375 || c.G.Of(1) != a.G {
 		t.Errorf("r1 is told %+v: want the domain of the lab file, and numbers", c)
 	}
 	if b := plan.RDCC.gate("h2").Config; b.Class != 2 || b.Weight != 4 || plan.RDCC.gate("h1").Config.Class != 0 {
@@ -241,7 +241,7 @@ func TestCells_rdcc(t *testing.T) {
 		got = append(got, text)
 		inputs[c.Inputs] = true
 	}
-	want := []string{"G 249724 U 31215 J 19.978µs", "off", "G 374586 U 46823 J 19.978µs", "G 249724 U 4096 J 79.912µs"}
+	want := []string{"G 249706 U 31213 J 19.977µs", "off", "G 374559 U 46819 J 19.977µs", "G 249706 U 4096 J 79.906µs"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -78,7 +78,7 @@ func TestRunner_rdccChecks(t *testing.T) {
 	plan.addRDCC(growth)
 	m := &documentMetrics{counters: growth}
 	for name, want := range map[string]float64{"rdcc.granted": 1000, "rdcc.r1.granted": 1000, "rdcc.receiver_granted_octets": 1000, "rdcc.requests": 10, "rdcc.h2.requests": 5, "rdcc.unscheduled": 7,
-		"rdcc.invariant_violations": 0, "rdcc.G": 249724, "rdcc.r1.segment": 8192, "rdcc.senders": 2} {
+		"rdcc.invariant_violations": 0, "rdcc.G": 249706, "rdcc.r1.segment": 8192, "rdcc.senders": 2} {
 		if v, err := m.Counter(name); err != nil || v != want {
 			t.Errorf("%s = %v, %v: want %v", name, v, err, want)
 		}
