@@ -15,9 +15,9 @@ func TestAgreeRate_resent(t *testing.T) {
 	const id, bin = "f", int64(time.Second)
 	for _, c := range []struct {
 		name   string
-		tool   float64 // the capture has 100 bit/s over 10 s
-		resent int64   // bytes
-		size   int     // of a message, with two queue pairs
+		tool   float64 // Mbit/s; the capture has 100 over 10 s
+		resent int64   // MB
+		size   int     // MB of a message, with two queue pairs
 		want   Verdict
 	}{
 		{"the same", 100, 0, 1, Pass},
@@ -25,23 +25,48 @@ func TestAgreeRate_resent(t *testing.T) {
 		{"beyond it", 104, 0, 1, Fail},
 		{"explained by 5 % that were sent again", 104, 6, 1, Pass},
 		{"more than what was sent again explains", 110, 6, 1, Fail},
-		{"a message of each queue pair", 110, 0, 6, Pass}, // 96 of 1000 bits
+		{"a message of each queue pair", 110, 0, 6, Pass}, // 96 of 1000 Mbit
 		{"more than a message of each", 114, 0, 6, Fail},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			doc := &analysis.Document{Flows: []analysis.Flow{{ID: id, RetransmittedBytes: c.resent}}}
+			doc := &analysis.Document{Flows: []analysis.Flow{{ID: id, RetransmittedBytes: c.resent * 1e6}}}
 			series := analysis.FlowSeries{ID: id}
 			for range 10 {
-				series.GoodputBps = append(series.GoodputBps, 100)
+				series.GoodputBps = append(series.GoodputBps, 100e6)
 			}
 			doc.Series.BinNS, doc.Series.Flows = bin, []analysis.FlowSeries{series}
 			window := 10 * bin
-			r := &Runner{result: &Result{}, plan: &Plan{Flows: []PlannedFlow{{Name: "h1", params: perftest.Params{Size: c.size, QPs: 2}}}}}
-			r.agreeRate(doc, &FlowResult{Name: "h1", ToolBps: &c.tool, WindowNS: &window, AnalysisID: []string{id}})
+			r := &Runner{result: &Result{}, plan: &Plan{Flows: []PlannedFlow{{Name: "h1", params: perftest.Params{Size: c.size * 1e6, QPs: 2}}}}}
+			tool := c.tool * 1e6
+			r.agreeRate(doc, &FlowResult{Name: "h1", ToolBps: &tool, WindowNS: &window, AnalysisID: []string{id}})
 			if got := r.result.Agreement[0]; got.Verdict != c.want {
-				t.Errorf("tool %v, capture 100, %d bytes sent again: %s (%s), want %s", c.tool, c.resent, got.Verdict, got.Reason, c.want)
+				t.Errorf("tool %v, capture 100, %d MB sent again: %s (%s), want %s", c.tool, c.resent, got.Verdict, got.Reason, c.want)
 			}
 		})
+	}
+}
+
+// TestAgreeRate_rounded: a tool that prints 0.000011 Gbit/s may have measured anything from 10.5 to 11.5 kbit/s.
+func TestAgreeRate_rounded(t *testing.T) {
+	const id = "f"
+	for _, c := range []struct {
+		capture float64
+		mebi    bool
+		want    Verdict
+	}{
+		{10_400, false, Pass},
+		{10_000, false, Fail},
+		{10_000, true, Pass}, // 0.01 MiB/s is 84 kbit/s
+	} {
+		doc := &analysis.Document{Flows: []analysis.Flow{{ID: id}}}
+		doc.Series.BinNS = int64(10 * time.Second)
+		doc.Series.Flows = []analysis.FlowSeries{{ID: id, GoodputBps: []float64{c.capture}}}
+		tool, window := 11_000.0, int64(10*time.Second)
+		r := &Runner{result: &Result{}, plan: &Plan{Flows: []PlannedFlow{{Name: "h1", params: perftest.Params{Size: 2, QPs: 1, MebiBytes: c.mebi}}}}}
+		r.agreeRate(doc, &FlowResult{Name: "h1", ToolBps: &tool, WindowNS: &window, AnalysisID: []string{id}})
+		if got := r.result.Agreement[0]; got.Verdict != c.want {
+			t.Errorf("tool 11000, capture %v, MiB/s %t: %s (%s), want %s", c.capture, c.mebi, got.Verdict, got.Reason, c.want)
+		}
 	}
 }
 
