@@ -33,7 +33,6 @@ type association struct {
 	inLine   bool // of those that wait until others send slower
 	hoards   uint8
 
-	leavesAt    time.Duration // if it lingers until then
 	barredUntil time.Duration // no grants before, since it let credit expire
 
 	lastHeard time.Duration
@@ -47,6 +46,7 @@ type association struct {
 	readyAt int32   // place in the ready heap, and one
 	qp      int32   // of its queue pairs, place and one; they are linked
 	nqps    int32
+	place   int32 // in the receiver's slab
 
 	scheduled   int64 // charged to G_s
 	unscheduled int64 // charged to G_u
@@ -65,6 +65,7 @@ type association struct {
 	flow        Flow
 	seen        observed
 	peer        int32
+	leavesAt    uint32 // tick until which it lingers
 	probe       probe
 }
 
@@ -129,7 +130,7 @@ func (r *Receiver) newAssociation(b binding, seq uint32, m *rdcc.AssocRequest) i
 	}
 	a := &r.assocs[i]
 	queue, spans := a.queue[:0], a.holes.spans[:0]
-	*a = association{addr: b.addr, nonce: b.nonce, id: id, newest: seq, used: true, lastHeard: r.now, queue: queue}
+	*a = association{addr: b.addr, nonce: b.nonce, id: id, place: i, newest: seq, used: true, lastHeard: r.now, queue: queue}
 	a.holes.spans = spans
 	a.pool = r.cfg.Pool && (m.Capabilities.Has(rdcc.CapPool) || !r.on(rdcc.RulePoolCapability))
 	a.lineRate = r.capacity

@@ -145,7 +145,7 @@ func (w *world) consistent(fail func(ok bool, format string, args ...any)) {
 		fail(a.share == max(r.may(a), a.unscheduled), "association %x: share %d of U %d", a.id, a.share, r.may(a))
 		fail(a.isOn == (a.live > 0 || len(a.queue) > 0 && a.barredUntil == 0), "association %x: active %t with %d, %d queued", a.id, a.isOn, a.live, len(a.queue))
 		fail((a.readyAt != 0) == (len(a.queue) > 0 && !a.blocked), "association %x: ready %d with %d queued, blocked %t", a.id, a.readyAt, len(a.queue), a.blocked)
-		fail(!a.blocked || a.live > 0 || a.scheduled > 0 || a.pool || a.barredUntil != 0 || a.inLine && slices.Contains(r.line, a.id) && r.liveRate > 0, "association %x is blocked with nothing that could end", a.id)
+		fail(!a.blocked || a.live > 0 || a.scheduled > 0 || a.pool || a.barredUntil != 0 || a.inLine && slices.Contains(r.line.all[r.line.head:], a.place) && r.liveRate > 0, "association %x is blocked with nothing that could end", a.id)
 		s, u, live, sumU = s+as, u+au, live+alive, sumU+a.share
 		messages += n
 		if o := w.oracle.assocs[a.id]; o != nil && a.pool {

@@ -32,16 +32,16 @@ type Receiver struct {
 	unusedQP []int32
 	early    earlyData
 
-	scheduled   int64    // charged to G_s
-	unscheduled int64    // charged to G_u
-	sumU        int64    // what associations may send unscheduled (share of each)
-	liveRate    int64    // Mbit/s that senders may be sending at, under all grants that are alive
-	capacity    int64    // of the access link in payload, Mbit/s
-	rmin        int64    // R_min, Mbit/s
-	active      int      // associations that wait for credit or have some
-	leaving     []uint32 // associations that have nothing to send, in the order in which they will leave
-	squeezed    int      // of them, that have less than an equal share, since others have more
-	line        []uint32 // those that wait until others send slower, first come
+	scheduled   int64 // charged to G_s
+	unscheduled int64 // charged to G_u
+	sumU        int64 // what associations may send unscheduled (share of each)
+	liveRate    int64 // Mbit/s that senders may be sending at, under all grants that are alive
+	capacity    int64 // of the access link in payload, Mbit/s
+	rmin        int64 // R_min, Mbit/s
+	active      int   // associations that wait for credit or have some
+	leaving     fifo  // associations that have nothing to send, in the order in which they will leave
+	squeezed    int   // of them, that have less than an equal share, since others have more
+	line        fifo  // those that wait until others send slower, first come
 
 	ready   readyHeap
 	virtual [rdcc.MaxClass + 1]uint64 // start tag of what was served last, by class

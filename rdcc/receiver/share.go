@@ -18,10 +18,10 @@ func (r *Receiver) activity(a *association) {
 		r.active++
 	default:
 		r.squeeze(a, false)
-		a.lingers, a.leavesAt = true, r.now+lingerRTTs*r.cfg.Fabric.BaseRTT
+		a.lingers, a.leavesAt = true, uint32(ticksUp(r.now+lingerRTTs*r.cfg.Fabric.BaseRTT))
 		if !a.leaving {
 			a.leaving = true
-			r.leaving = append(r.leaving, a.id)
+			r.leaving.push(a.place)
 		}
 	}
 }
@@ -36,19 +36,15 @@ const lingerRTTs = 2
 
 // leave lets go of senders that had nothing to send for a while. Those that left last are last in the line.
 func (r *Receiver) leave() {
-	for len(r.leaving) > 0 {
-		i, ok := r.byID[r.leaving[0]]
-		if ok {
-			a := &r.assocs[i]
-			if a.lingers && r.now < a.leavesAt {
-				return
-			}
-			a.leaving = false
-			r.gone(a)
+	for r.leaving.some() {
+		a := &r.assocs[r.leaving.first()]
+		if a.lingers && int32(a.leavesAt-uint32(r.now>>tickBits)) > 0 {
+			return
 		}
-		r.leaving = r.leaving[1:]
+		r.leaving.drop()
+		a.leaving = false
+		r.gone(a)
 	}
-	r.leaving = nil
 }
 
 // gone counts a sender that lingered no more.
@@ -84,19 +80,38 @@ func (r *Receiver) stepAside(a *association) {
 	r.unready(a)
 	if !a.inLine {
 		a.inLine = true
-		r.line = append(r.line, a.id)
+		r.line.push(a.place)
 	}
 }
 
 // callUp serves who stepped aside, first come, as some of the link's rate is given back.
 func (r *Receiver) callUp() {
-	for len(r.line) > 0 && r.capacity-r.liveRate >= r.capacity/int64(max(r.active, 1))/slowShare {
-		i, ok := r.byID[r.line[0]]
-		r.line = r.line[1:]
-		if ok {
-			a := &r.assocs[i]
-			a.inLine = false
-			r.unblock(a)
-		}
+	for r.line.some() && r.capacity-r.liveRate >= r.capacity/int64(max(r.active, 1))/slowShare {
+		a := &r.assocs[r.line.first()]
+		r.line.drop()
+		a.inLine = false
+		r.unblock(a)
 	}
+}
+
+// fifo is a line of associations, by their places. One that is gone may still be in it, or another in its place: whoever takes it out looks.
+type fifo struct {
+	all  []int32
+	head int
+}
+
+func (f *fifo) some() bool   { return f.head < len(f.all) }
+func (f *fifo) first() int32 { return f.all[f.head] }
+
+func (f *fifo) drop() {
+	if f.head++; f.head == len(f.all) {
+		f.all, f.head = f.all[:0], 0
+	}
+}
+
+func (f *fifo) push(place int32) {
+	if len(f.all) == cap(f.all) && f.head > len(f.all)/2 { // rather than growing
+		f.all, f.head = f.all[:copy(f.all, f.all[f.head:])], 0
+	}
+	f.all = append(f.all, place)
 }
