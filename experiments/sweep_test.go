@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/pcmlab/pcmlab/internal/process"
@@ -375,6 +376,28 @@ func TestSweep_summarise(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a/06"}, sum.LeftOut); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestSweep_summarisePartial: what a partial run could judge is told beside the cells, and is in none of their counts of checks.
+func TestSweep_summarisePartial(t *testing.T) {
+	s := testSweep(t.TempDir(), 1, 1, 0, 1, false)
+	tr := s.Trials[0]
+	fakeRun(s, tr, -1, StatePartial, "a flow failed")
+	drops := CheckResult{Name: "overflows", That: "switch.sw.dropped_packets > 0", Verdict: Pass, Values: []MetricValue{{Call: "switch.sw.dropped_packets", Value: 12}}}
+	sum := Summary{State: StatePartial, Verdict: Skip, Checks: []CheckResult{{Name: "fair", Verdict: Skip, Reason: "a flow failed"}, drops}}
+	if err := writeJSONFile(filepath.Join(s.Dir, tr.Folder(), SummaryFile), sum); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Summarise(time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]PartialRun{{tr.Folder(), []CheckResult{drops}}}, got.Partial, cmpopts.IgnoreUnexported(CheckResult{})); diff != "" {
+		t.Errorf("partial runs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(TrialCounts{Planned: 1, Partial: 1}, got.Counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
 

@@ -3,6 +3,7 @@ package experiments
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pcmlab/pcmlab/experiments/stats"
@@ -18,7 +19,15 @@ type SweepSummary struct {
 	Made     time.Time     `json:"made"`
 	Counts   TrialCounts   `json:"counts"` // of all cells
 	Cells    []CellSummary `json:"cells"`
+	Partial  []PartialRun  `json:"partial_runs,omitempty"`
 	LeftOut  []string      `json:"left_out"` // folders of trials that have no run
+}
+
+// PartialRun is a run whose figures are in no cell, with the checks that could be judged all the same: that so much was lost that no
+// message ended can be what a cell is there to show.
+type PartialRun struct {
+	Folder string        `json:"folder"`
+	Checks []CheckResult `json:"checks"`
 }
 
 // TrialCounts say what became of the trials of a cell or sweep, warm-ups apart.
@@ -91,10 +100,17 @@ func (s *Sweep) Summarise(now time.Time) (*SweepSummary, error) {
 			}
 		}
 		n.add(t, run)
-		if run == nil {
+		switch {
+		case run == nil:
 			out.LeftOut = append(out.LeftOut, t.Folder())
-		} else if !t.Warmup && run.State == StateComplete {
+		case t.Warmup:
+		case run.State == StateComplete:
 			runs[t.Cell] = append(runs[t.Cell], run)
+		case run.State == StatePartial:
+			judged := slices.DeleteFunc(slices.Clone(run.Checks), func(c CheckResult) bool { return c.Verdict == Skip })
+			if len(judged) > 0 {
+				out.Partial = append(out.Partial, PartialRun{t.Folder(), judged})
+			}
 		}
 	}
 	for _, c := range s.Cells {

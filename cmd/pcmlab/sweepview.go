@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,6 +155,15 @@ func (e *env) printSweep(s *experiments.Sweep, sum *experiments.SweepSummary, en
 	}
 	for _, f := range end.Failed {
 		fmt.Fprintf(e.stdout, "failed: %s: %v\n", f.Trial.Folder(), f.Err)
+	}
+	for _, p := range sum.Partial {
+		for _, c := range p.Checks {
+			fmt.Fprintf(e.stdout, "partial: %s: %s all the same: %s: %s", p.Folder, c.Verdict, c.Name, c.That)
+			for i, v := range c.Values {
+				fmt.Fprintf(e.stdout, "%s%s is %s", []string{"; ", ", "}[min(i, 1)], v.Call, strconv.FormatFloat(v.Value, 'g', 6, 64))
+			}
+			fmt.Fprintln(e.stdout)
+		}
 	}
 	c := sum.Counts
 	fmt.Fprintf(e.stdout, "%d of %d runs are complete", c.Complete, c.Planned)
