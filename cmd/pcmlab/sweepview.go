@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -158,11 +157,11 @@ func (e *env) printSweep(s *experiments.Sweep, sum *experiments.SweepSummary, en
 	}
 	for _, p := range sum.Partial {
 		for _, c := range p.Checks {
-			fmt.Fprintf(e.stdout, "partial: %s: %s all the same: %s: %s", p.Folder, c.Verdict, c.Name, c.That)
-			for i, v := range c.Values {
-				fmt.Fprintf(e.stdout, "%s%s is %s", []string{"; ", ", "}[min(i, 1)], v.Call, strconv.FormatFloat(v.Value, 'g', 6, 64))
+			var values []string
+			for _, v := range c.Values {
+				values = append(values, fmt.Sprintf("%s = %.6g", v.Call, v.Value))
 			}
-			fmt.Fprintln(e.stdout)
+			fmt.Fprintf(e.stdout, "partial: %s: check %q was judged all the same: %s (%s)\n", p.Folder, c.Name, c.Verdict, strings.Join(values, ", "))
 		}
 	}
 	c := sum.Counts
