@@ -54,15 +54,19 @@ func NewClockMap(samples []ClockSample) *ClockMap {
 	m := &ClockMap{}
 	last := len(samples) - 1
 	for i, s := range samples {
-		if s.ErrorNS > worthless*least && i != 0 && i != last {
-			continue
-		}
+		var step *ClockStep
 		if n := len(m.samples); n > 0 {
 			was := m.samples[n-1]
 			by := s.OffsetNS - was.OffsetNS
 			if drift := time.Duration(maxDrift * float64(s.AtNS-was.AtNS)); by.Abs() > s.ErrorNS+was.ErrorNS+drift {
-				m.steps = append(m.steps, ClockStep{was.AtNS, s.AtNS, by})
+				step = &ClockStep{was.AtNS, s.AtNS, by}
 			}
+		}
+		if s.ErrorNS > worthless*least && i != 0 && i != last && step == nil { // one that took long still knows of a step
+			continue
+		}
+		if step != nil {
+			m.steps = append(m.steps, *step)
 		}
 		m.samples = append(m.samples, s)
 		m.host = append(m.host, s.AtNS+int64(s.OffsetNS))

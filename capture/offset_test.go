@@ -60,6 +60,7 @@ func TestClockMap_steps(t *testing.T) {
 		{"forward", "set forward by 2 s between 4 and 5", []ClockSample{at(0, 0, ms), at(4, 0, ms), at(5, 2*time.Second, ms), at(9, 2*time.Second, ms)}, 1, true, 9, 7},
 		{"before_it_was_set", "", []ClockSample{at(0, 0, ms), at(4, 0, ms), at(5, 2*time.Second, ms), at(9, 2*time.Second, ms)}, 1, true, 3, 3},
 		{"back", "set back by 2 s: times come twice", []ClockSample{at(0, 0, ms), at(4, 0, ms), at(5, -2*time.Second, ms), at(9, -2*time.Second, ms)}, 1, true, 7, 9},
+		{"slow_comparison_of_a_step", "one that took long beside the others still tells when the clock was set", []ClockSample{at(0, 0, ms), at(4, 0, 50*ms), at(5, 2*time.Second, 50*ms), at(30, 2*time.Second, ms)}, 1, true, 7, 5},
 		{"slow_comparison", "a comparison that took long is no step, and is not looked at", []ClockSample{at(0, 0, ms), at(4, 300*ms, 301*ms), at(5, 0, ms)}, 0, false, 4, 4},
 	} {
 		m := NewClockMap(tt.samples)

@@ -43,7 +43,8 @@ func TestRun_analysedThere(t *testing.T) {
 	if got := experiments.Elsewhere(dir, list); len(got) != len(list[0].Files)+len(list[1].Files) {
 		t.Errorf("elsewhere: %v", got)
 	}
-	if c := doc.Files[0].Clock; c == nil || c.Samples < 4 || c.Applied || c.Host != "sw" || len(doc.Files[0].More) == 0 {
+	// The clock was compared before, during and after the traffic. How many comparisons count is up to the machine: one that took long beside the quickest does not.
+	if c := doc.Files[0].Clock; c == nil || c.Samples < 2 || c.Applied || c.Host != "sw" || len(doc.Files[0].More) == 0 {
 		t.Errorf("the clock of the very same machine: %+v; files %v", c, doc.Files[0].More)
 	}
 	var moved experiments.CountersMoved
@@ -54,10 +55,12 @@ func TestRun_analysedThere(t *testing.T) {
 	if err != nil || len(moved.Phases) < 3 || len(moved.Run) != 4 { // a machine that is very busy may miss a border
 		t.Errorf("counters moved: %d phases of %d NICs, %v", len(moved.Phases), len(moved.Run), err)
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "counters", "h1.jsonl"))
-	for _, when := range []string{`"when":"idle"`, `"when":"before"`, `"when":"phase","phase":"`, `"when":"sample"`, `"when":"end"`, `"when":"after"`} {
-		if err != nil || !bytes.Contains(raw, []byte(when)) {
-			t.Errorf("raw readings of h1 lack %s (%v)", when, err)
+	for _, host := range []string{"h1", "sw"} {
+		raw, err := os.ReadFile(filepath.Join(dir, "counters", host+".jsonl"))
+		for _, when := range []string{`"when":"idle"`, `"when":"before"`, `"when":"phase","phase":"`, `"when":"sample"`, `"when":"end"`, `"when":"after"`} {
+			if err != nil || !bytes.Contains(raw, []byte(when)) {
+				t.Errorf("raw readings of %s lack %s (%v)", host, when, err)
+			}
 		}
 	}
 	if out := h.run("analyze", dir); out.code != exitUsage || !strings.Contains(out.stderr, "pcmlab runs fetch "+dir) {
