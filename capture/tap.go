@@ -3,6 +3,9 @@ package capture
 import (
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
@@ -25,8 +28,8 @@ type TapOptions struct {
 	Stats io.Writer // gets the TapStats as one line of JSON at the end; nil discards
 
 	Description string        // of the interface, for the file
-	BlockSize   int           // bytes of one ring block, a multiple of the page size; 0 means 1 MiB
-	Blocks      int           // blocks in the ring; 0 means 32. Fewer are taken where memory is short (TapStats.RingBytes)
+	BlockSize   int           // bytes of one ring block, a multiple of the page size; 0 means 64 KiB, or 1 MiB with a snap length that needs it
+	Blocks      int           // blocks in the ring; 0 means 32 MiB of them, or an eighth of what memory is left. Fewer are taken where memory is short (TapStats.RingBytes)
 	Retire      time.Duration // the kernel hands over a block that is not full after this time; 0 means 20 ms
 	Buffer      int           // bytes gathered before a write to the file; 0 means 1 MiB
 	// Hardware has packets stamped by the NIC's own clock in place of the host's; a NIC that cannot is an error. TapStats.Clock then says how far the
@@ -66,16 +69,35 @@ type TapStats struct {
 // Limits of the options.
 const (
 	defaultSnaplen = 262144
-	defaultBlock   = 1 << 20
-	defaultBlocks  = 32
-	defaultRetire  = 20 * time.Millisecond
-	minFileSize    = 64 << 10
+	// A block is handed over after the retire time however little is in it, so that the number of blocks is for how long the ring holds
+	// what a starved tap does not read: 512 for ten seconds.
+	smallBlock    = 64 << 10
+	smallSnaplen  = 16 << 10
+	wholeBlock    = 1 << 20 // holds any packet, also one that offloads made
+	defaultRing   = 32 << 20
+	memoryShare   = 8 // a ring takes at most one part in so many of the memory that is left
+	defaultRetire = 20 * time.Millisecond
+	minFileSize   = 64 << 10
 )
 
 // Check says what RunTap would refuse before it looks at the system.
 func (o TapOptions) Check() error {
 	_, err := o.withDefaults()
 	return err
+}
+
+// availableMemory is what may be taken on this machine without harm to others, as far as it says (proc_meminfo(5), MemAvailable).
+func availableMemory() int {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt
+	}
+	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
+	var kib int
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		return math.MaxInt
+	}
+	return kib << 10
 }
 
 // withDefaults validates a copy.
@@ -87,10 +109,13 @@ func (o TapOptions) withDefaults() (TapOptions, error) {
 		o.Snaplen = defaultSnaplen
 	}
 	if o.BlockSize == 0 {
-		o.BlockSize = defaultBlock
+		o.BlockSize = wholeBlock
+		if o.Snaplen <= smallSnaplen {
+			o.BlockSize = smallBlock
+		}
 	}
 	if o.Blocks == 0 {
-		o.Blocks = defaultBlocks
+		o.Blocks = max(min(defaultRing, availableMemory()/memoryShare)/o.BlockSize, 2)
 	}
 	if o.Retire == 0 {
 		o.Retire = defaultRetire
@@ -105,7 +130,7 @@ func (o TapOptions) withDefaults() (TapOptions, error) {
 	switch {
 	case o.Snaplen < 14 || o.Snaplen > defaultSnaplen:
 		return o, fmt.Errorf("capture on %s: snap length %d: want 14 to %d bytes", o.Iface, o.Snaplen, defaultSnaplen)
-	case o.BlockSize < o.Snaplen+overhead && o.BlockSize < defaultBlock || o.BlockSize%4096 != 0 || o.BlockSize > 1<<26:
+	case o.BlockSize < o.Snaplen+overhead && o.BlockSize < wholeBlock || o.BlockSize%4096 != 0 || o.BlockSize > 1<<26:
 		return o, fmt.Errorf("capture on %s: ring block of %d bytes: want a multiple of 4096 up to 64 MiB that holds the snap length %d", o.Iface, o.BlockSize, o.Snaplen)
 	case o.Blocks < 2 || o.Blocks > 4096:
 		return o, fmt.Errorf("capture on %s: %d ring blocks: want 2 to 4096", o.Iface, o.Blocks)

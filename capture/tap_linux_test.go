@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pcmlab/pcmlab/capture/roce"
+	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // numbered is a frame for the RoCE port of size bytes with a number in it, tagged in the data as given.
@@ -222,6 +223,43 @@ func TestRunTap_countsDrops(t *testing.T) {
 		} else {
 			last = i
 		}
+	}
+}
+
+// A ring holds what a tap does not read for seconds, though each of its blocks goes over, nearly empty, when its time is up. (On a machine with
+// little memory the ring is smaller; this one has more.)
+func TestRing_outlastsAPause(t *testing.T) {
+	if !inNetns(t) {
+		return
+	}
+	vethPair(t, "tap0", "peer0")
+	s := newSender(t, "peer0")
+	o := must[TapOptions](t)(TapOptions{Iface: "tap0", File: "none", Filter: "roce", Snaplen: 128}.withDefaults())
+	r := must[*ring](t)(openRing(o))
+	defer r.close()
+	if err := r.bind(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 100
+	tick := time.NewTicker(o.Retire + 5*time.Millisecond) // each packet finds the block of the one before handed over
+	defer tick.Stop()
+	for i := range n {
+		<-tick.C
+		if err := s.send([][]byte{numbered(i, 100, false)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := 0
+	testwait.For(t, 10*time.Second, "the packets in the ring", func() bool {
+		for {
+			ok, err := r.read(func(*ringPacket) error { got++; return nil })
+			if err != nil || !ok {
+				return err != nil || got >= n
+			}
+		}
+	})
+	if _, drops, _, err := r.statistics(); err != nil || drops != 0 || got != n {
+		t.Errorf("%d of %d packets, %d dropped, %v", got, n, drops, err)
 	}
 }
 
