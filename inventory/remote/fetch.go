@@ -49,6 +49,12 @@ type Fetched struct {
 // fetchTries is how often in a row a copy may break off without having brought a byte.
 const fetchTries = 5
 
+// How long a copy may bring no byte, and how slow a host may be to tell the size of a file and to hash it: one whose disk hangs must not hold up
+// the end of a run.
+var stallLimit = 30 * time.Second
+
+const hashPace = 10 << 20 // bytes a second
+
 // Fetch copies a file of a host to a file here, which appears when it is whole and has the hash that the host computed of its own before.
 // What breaks off goes on where it was, as often as it gets further: in this call, and in a later one for the same file, which finds
 // what was there in to + ".HASH.part". The file on the host must not change meanwhile.
@@ -103,8 +109,7 @@ func (f *Fetched) bring(ctx context.Context, h PartReader, from, part string) er
 		if _, err := w.Seek(at, io.SeekStart); err != nil {
 			return err
 		}
-		here := &counted{w: w}
-		err := h.GetFrom(ctx, from, at, here)
+		here, err := f.attempt(ctx, h, from, at, w)
 		at += here.n
 		switch {
 		case here.err != nil: // a full disk here gets no better
@@ -130,13 +135,30 @@ func (f *Fetched) bring(ctx context.Context, h PartReader, from, part string) er
 }
 
 // counted counts what was written, and keeps the error of writing.
+// attempt copies on from a byte until it breaks off, or brings nothing for too long.
+func (f *Fetched) attempt(ctx context.Context, h PartReader, from string, at int64, w io.Writer) (*counted, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := stallLimit
+	watch := time.AfterFunc(limit, func() { cancel(fmt.Errorf("no byte came for %v", limit)) })
+	defer watch.Stop()
+	here := &counted{w: w, came: func() { watch.Reset(limit) }}
+	err := h.GetFrom(ctx, from, at, here)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return here, err
+}
+
 type counted struct {
-	w   io.Writer
-	n   int64
-	err error
+	w    io.Writer
+	came func()
+	n    int64
+	err  error
 }
 
 func (c *counted) Write(p []byte) (int, error) {
+	c.came()
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	if err != nil {
@@ -160,25 +182,38 @@ func fetchWhole(ctx context.Context, h Host, from, to string) error {
 // Sum is the size of a file on a host and its SHA-256, which the host computes.
 func Sum(ctx context.Context, h Host, file string) (size int64, sum string, err error) {
 	step := "hash " + file
-	deadline := time.Hour
-	if d, ok := ctx.Deadline(); ok {
-		deadline = max(time.Until(d), time.Second)
-	}
-	q := quote(remotePath(file))
-	res, err := h.Run(ctx, Cmd{Args: []string{"sh", "-c", "wc -c <" + q + " && { sha256sum <" + q + " || shasum -a 256 <" + q + "; }"}, Step: step, Deadline: deadline})
-	if err != nil {
-		return 0, "", err
-	}
-	var hash string
-	if n, _ := fmt.Sscan(string(res.Stdout), &size, &hash); res.Code != 0 || n != 2 || !isSHA256(hash) {
+	ask := func(command string, within time.Duration, answer any) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer for %v: does its disk hang?", within))
+		defer cancel()
+		res, err := h.Run(ctx, Cmd{Args: []string{"sh", "-c", command}, Step: step, Deadline: within})
+		if err != nil && ctx.Err() != nil {
+			return &Error{Host: h.Name(), Step: step, Err: errors.Join(context.Cause(ctx), err)}
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Sscan(string(res.Stdout), answer); err == nil && res.Code == 0 {
+			return nil
+		}
 		said := lastLine(res.Stderr)
 		e := &Error{Host: h.Name(), Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, said)}
 		if strings.Contains(said, "ermission denied") {
 			e.Kind = Permission
 		}
-		return 0, "", e
+		return e
 	}
-	return size, hash, nil
+	q := quote(remotePath(file))
+	if err := ask("wc -c <"+q, stallLimit, &size); err != nil {
+		return 0, "", err
+	}
+	within := stallLimit + time.Duration(size/hashPace)*time.Second
+	if err := ask("sha256sum <"+q+" || shasum -a 256 <"+q, within, &sum); err != nil {
+		return 0, "", err
+	}
+	if !isSHA256(sum) {
+		return 0, "", &Error{Host: h.Name(), Step: step, Err: fmt.Errorf("%q is no SHA-256", sum)}
+	}
+	return size, sum, nil
 }
 
 func isSHA256(s string) bool {
