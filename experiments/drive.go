@@ -33,7 +33,7 @@ func (r *Runner) prepareTraffic(ctx context.Context) (*traffic, error) {
 		params.Port = 0 // one of the host's pool, which runs of others share
 		server, client := pf.ends()
 		flows = append(flows, perftest.Flow{Name: pf.Name, Params: params,
-			Server: perftest.Endpoint{Host: r.hosts[pf.ServerAt], NIC: server}, Client: perftest.Endpoint{Host: r.hosts[pf.ClientAt], NIC: client}})
+			Server: perftest.Endpoint{Host: r.hosts[pf.ServerAt], NIC: server}, Client: perftest.Endpoint{Host: r.hosts[pf.ClientAt], NIC: client}, Meet: pf.meet})
 	}
 	session, err := perftest.NewSession(flows, perftest.SessionOptions{Run: r.ID, Owner: Owner(), Slack: flowSlack, Pin: r.Lab.Virtual == nil,
 		Ports: r.Playbook.Ports, Life: r.plan.Duration + 20*time.Minute})

@@ -113,7 +113,8 @@ func TestNewPlan_kindsOfTraffic(t *testing.T) {
 	for _, c := range []struct{ traffic, server, client, args string }{
 		{"{tool: ib_write_bw}", "r1", "h1", "-x <gid> -p 18515 -q 1 -s 65536 -D 4 -t 128 --report_gbits -F 192.0.2.14"},
 		{"{tool: ib_read_bw}", "h1", "r1", "-x 1 -p 18515 -q 1 -s 65536 -D 4 -t 128 --report_gbits -F 192.0.2.11"},
-		{"{ipv6: true}", "r1", "h1", "-x <gid> -p 18515 -q 1 -s 65536 -D 4 -t 128 --ipv6 --report_gbits -F 2001:db8::14"},
+		{"{ipv6: true}", "r1", "h1", "-x <gid> -p 18515 -q 1 -s 65536 -D 4 -t 128 --ipv6 --report_gbits -F 192.0.2.14"}, // only the GIDs are of IPv6
+		{"{ipv6: true, rdma_cm: true}", "r1", "h1", "-x <gid> -p 18515 -q 1 -s 65536 -D 4 -t 128 -R -T 2 --ipv6 --ipv6-addr --report_gbits -F 2001:db8::14"},
 		{"{rate_limit: 20Mbit/s}", "r1", "h1", "-x <gid> -p 18515 -q 1 -s 65536 -D 4 -t 128 --rate_limit=0.02 --rate_units=g --burst_size=1 --rate_limit_type=SW --report_gbits -F 192.0.2.14"},
 	} {
 		f := planOf(t, c.traffic).Flows[0]

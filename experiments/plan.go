@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ type PlannedFlow struct {
 	Client   []string      `json:"client"`
 
 	params  perftest.Params
+	meet    netip.Addr // where the tool's ends exchange keys
 	fromNIC *inventory.NIC
 	toNIC   *inventory.NIC
 }
@@ -226,11 +228,24 @@ func (b *planner) flows() {
 		pf.params = f.Traffic
 		pf.params.Port, pf.params.Duration = port, f.Duration
 		server, client := pf.ends()
-		pf.Server, pf.Client = shownArgs(pf.params.On(server).ServerArgs(), server), shownArgs(pf.params.On(client).ClientArgs(server.IP.Addr().String()), client)
+		pf.meet = b.meet(&pf)
+		pf.params.IPv6Exchange = pf.meet.Is6() && server.Backend != perftest.SoftBackend
+		pf.Server, pf.Client = shownArgs(pf.params.On(server).ServerArgs(), server), shownArgs(pf.params.On(client).ClientArgs(pf.meet.String()), client)
 		b.takePart(f.From, "sends "+f.Name)
 		b.takePart(f.To, "receives "+f.Name)
 		b.Flows = append(b.Flows, pf)
 	}
+}
+
+// meet is the address at which the tool's ends exchange keys. Where the flow is between IPv6 addresses and the server has one of IPv4 too, it is
+// the latter: the GIDs alone say what the data take, and the tool that distributions ship (perftest 4.5) meets on IPv4 only. With -R there is no
+// such exchange.
+func (b *planner) meet(f *PlannedFlow) netip.Addr {
+	server, _ := f.ends()
+	if lab := b.lab.Host(f.ServerAt).NICs[0]; server.Backend != perftest.SoftBackend && !f.params.RDMACM && lab.IP.IsValid() && lab.IP.Addr().Is4() {
+		return lab.IP.Addr()
+	}
+	return server.IP.Addr()
 }
 
 // ends are the NICs of the tool's server and client.

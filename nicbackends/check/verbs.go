@@ -85,7 +85,7 @@ func (m *mesh) write(ctx context.Context, p *Path, from, to port) {
 		srv.Stop(end, "TERM")
 		srv.Wait(end)
 	}()
-	if err := perftest.WaitListening(ctx, server, srv.PID(), probePort, 10*time.Second); err != nil {
+	if err := perftest.WaitListening(ctx, server, srv.PID(), probePort, false, 10*time.Second); err != nil {
 		p.Verdict, p.Why = Fail, err.Error()
 		if res, werr := ended(srv); werr == nil {
 			p.Why = "server: " + said(res)

@@ -100,7 +100,11 @@ func newFlowRun(o SessionOptions, f Flow) *flowRun {
 }
 
 func (r *flowRun) start(ctx context.Context, e *end, hold bool) (*proc, error) {
-	argv := e.argv(r.flow.Server.NIC.IP.Addr().String())
+	meet := r.flow.Meet
+	if !meet.IsValid() {
+		meet = r.flow.Server.NIC.IP.Addr()
+	}
+	argv := e.argv(meet.String())
 	p := &proc{done: make(chan struct{}), side: Side{Role: e.role, Host: e.host.Name(), Argv: argv, Started: time.Now()}}
 	process, err := e.host.Start(ctx, remote.Cmd{
 		Args: argv, Deadline: r.o.Life, Hold: hold,
@@ -156,7 +160,9 @@ func (r *flowRun) startServer(ctx context.Context) error {
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { answer <- WaitListening(wctx, r.server.host, p.PID(), r.server.params.TCPPort(), r.o.Listen) }()
+	go func() {
+		answer <- WaitListening(wctx, r.server.host, p.PID(), r.server.params.TCPPort(), r.server.params.RDMACM, r.o.Listen)
+	}()
 	select {
 	case <-p.done:
 		cancel()
@@ -282,7 +288,7 @@ func (r *flowRun) restart(ctx context.Context) error {
 		if err := r.startServer(ctx); err != nil {
 			return err
 		}
-	} else if err := WaitListening(ctx, r.server.host, sp.PID(), r.server.params.TCPPort(), r.o.Listen); err != nil {
+	} else if err := WaitListening(ctx, r.server.host, sp.PID(), r.server.params.TCPPort(), r.server.params.RDMACM, r.o.Listen); err != nil {
 		return err
 	}
 	return r.startClient(ctx, false)

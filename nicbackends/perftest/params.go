@@ -55,7 +55,8 @@ type Params struct {
 	RateLimitGbps float64       `json:"rate_limit,omitempty"`    // --rate_limit in Gb/s; 0: none
 	RateLimitType string        `json:"rate_limit_type,omitempty"`
 	Burst         int           `json:"burst,omitempty"`     // --burst_size under a rate limit; 0 means 1 (the tool's own is TxDepth)
-	IPv6          bool          `json:"ipv6,omitempty"`      // --ipv6: addresses of the TCP exchange and GIDs are of IPv6
+	IPv6          bool          `json:"ipv6,omitempty"`      // --ipv6: GIDs are of IPv6
+	IPv6Exchange  bool          `json:"ipv6_addr,omitempty"` // --ipv6-addr: and so are the addresses at which both ends meet; older tools have IPv4 there alone
 	MebiBytes     bool          `json:"mebibytes,omitempty"` // report in MiB/sec; the default is Gb/sec (--report_gbits)
 }
 
@@ -126,7 +127,7 @@ func (p Params) On(nic *inventory.NIC) Params {
 	if tc := TrafficClass(nic); p.TrafficClass == nil && tc != 0 {
 		p.TrafficClass = &tc
 	}
-	if nic.Backend != softBackend { // whose tool takes addresses of either kind as they come, and knows no limit
+	if nic.Backend != SoftBackend { // whose tool takes addresses of either kind as they come, and knows no limit
 		p.IPv6 = p.IPv6 || nic.IP.IsValid() && nic.IP.Addr().Is6()
 		if p.RateLimitGbps > 0 && p.RateLimitType == "" {
 			// The tool's default is a static rate of the queue pair: it takes the rates of a table alone, not 65 Gb/s, and
@@ -212,6 +213,7 @@ func (p Params) flags() []string {
 		}
 	}
 	on("--ipv6", p.IPv6)
+	on("--ipv6-addr", p.IPv6Exchange)
 	if p.RateLimitGbps > 0 {
 		args = append(args, "--rate_limit="+strconv.FormatFloat(p.RateLimitGbps, 'f', -1, 64), "--rate_units=g",
 			"--burst_size="+strconv.Itoa(max(p.Burst, 1)))

@@ -23,6 +23,7 @@ var rules = []rule{
 	{re(`Failed to query device cap|Couldn't get device attributes`), DeviceClass, false, "this perftest does not know the device: use the same, older version on both hosts"},
 	{re(`Couldn't allocate MR|[Ff]ailed to create [Mm][Rr]|Couldn't create IB resources`), MemLock, false, "raise the memory lock limit: ulimit -l unlimited, or memlock in /etc/security/limits.conf"},
 	{re(`Couldn't listen to port`), PortInUse, false, "another process holds the TCP port: give this flow another port, or end the one that `ss -ltnp` shows"},
+	{re(`Address family for hostname not supported`), Unresolved, false, "this perftest meets on IPv4 only: give the server's NIC an ip: of IPv4 beside its ip6:, or use a perftest that has --ipv6-addr"},
 	{re(`failure in name resolution|Name or service not known|No address associated|Problem in resolving basic address`), Unresolved, false, "give the server's data address instead of a name"},
 	{re(`Incompatibility issue with GID types|Failed to modify QP \S+ to RTR|Unable to Connect the HCA|Failed to create AH`), GIDClass, false, "choose on each host the GID index that is RoCE v2 and holds its data address (show_gids, or gid_index in the inventory)"},
 	{re(`Unexpected CM event|Unable to perform rdma_(client|server) function|Failed to create RDMA CM connection`), ConnManager, false, "start both sides with -R, and give the address of the RDMA interface, not the management one"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -26,8 +27,9 @@ type Endpoint struct {
 // traffic class) is taken from that end's NIC.
 type Flow struct {
 	Name           string
-	Server, Client Endpoint // the client sends; for ib_read_bw the payload comes from the server
-	Params         Params   // Port 0: one from the pool
+	Server, Client Endpoint   // the client sends; for ib_read_bw the payload comes from the server
+	Params         Params     // Port 0: one from the pool
+	Meet           netip.Addr // where the server is met for the exchange of keys; the zero value: at its NIC's data address
 }
 
 // SessionOptions say how flows are run. Zero values mean what the fields say.
@@ -203,7 +205,7 @@ func (s *Session) resolve(ctx context.Context) error {
 func (s *Session) resolveEnds(ctx context.Context, ends []*end) error {
 	h, nic := ends[0].host, ends[0].nic
 	tool, gid := "", GIDChoice{}
-	if nic.Backend == softBackend {
+	if nic.Backend == SoftBackend {
 		// The software NIC has no sysfs of the kernel's; its tool picks the GID of the data address itself.
 		var err error
 		if tool, err = linkTool(ctx, h, ends[0].params.ToolName()); err != nil {
@@ -234,7 +236,7 @@ func (s *Session) resolveEnds(ctx context.Context, ends []*end) error {
 	}
 	for i, e := range ends {
 		e.toolPath, e.gid = tool, gid
-		if gid.Given || nic.Backend != softBackend {
+		if gid.Given || nic.Backend != SoftBackend {
 			index := gid.Entry.Index
 			if e.params.GIDIndex == nil {
 				e.params.GIDIndex = &index
@@ -247,8 +249,8 @@ func (s *Session) resolveEnds(ctx context.Context, ends []*end) error {
 	return nil
 }
 
-// softBackend is the inventory's name of the software NIC, whose tool is pcmlab itself.
-const softBackend = "softnic"
+// SoftBackend is the inventory's name of the software NIC, whose tool is pcmlab itself.
+const SoftBackend = "softnic"
 
 // linkTool makes the pushed pcmlab callable under the tool's name, which is how it knows what to be.
 func linkTool(ctx context.Context, h remote.Host, tool string) (string, error) {

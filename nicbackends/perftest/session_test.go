@@ -18,7 +18,7 @@ import (
 )
 
 func testNIC() *inventory.NIC {
-	return &inventory.NIC{Device: "fake0", Netdev: "lo", IP: netip.MustParsePrefix("127.0.0.1/8"), Backend: softBackend, DSCP: 26, ECN: true}
+	return &inventory.NIC{Device: "fake0", Netdev: "lo", IP: netip.MustParsePrefix("127.0.0.1/8"), Backend: SoftBackend, DSCP: 26, ECN: true}
 }
 
 // portBlock finds n consecutive ports that nothing uses, far from the ephemeral ones of other tests.
