@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,10 +10,14 @@ import (
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/inventory"
+	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 // rateTolerance is how far two measurements of the same rate may lie apart.
 const rateTolerance = 0.02
+
+// toolTxDepth is how many messages the tool has under way when nobody says (perftest_parameters.h, DEF_TX_BW).
+const toolTxDepth = 128
 
 // minToolWindow is the shortest window of the tool that is compared: both ends are known to some milliseconds only.
 const minToolWindow = 2 * time.Second
@@ -251,8 +256,7 @@ func (r *Runner) agreeRate(doc *analysis.Document, f *FlowResult) {
 		return
 	}
 	c.Values = []MetricValue{{Call: "tool", Value: *f.ToolBps}, {Call: "capture", Value: total}}
-	// The tool counts whole messages: one of each queue pair may be in at one end of its window, or out at the other.
-	whole := float64(8*r.messageBytes(f.Name)) / time.Duration(*f.WindowNS).Seconds()
+	whole := float64(8*r.edgeBytes(f.Name)) / time.Duration(*f.WindowNS).Seconds()
 	rounded := r.toolDigit(f.Name) / 2
 	if off, allowed := math.Abs(total-*f.ToolBps) / *f.ToolBps, rateTolerance + (again+whole+rounded) / *f.ToolBps; off > allowed {
 		c.Verdict, c.Reason = Fail, fmt.Sprintf("%.1f %% apart, allowed %.1f %%", off*100, allowed*100)
@@ -272,15 +276,20 @@ func (r *Runner) toolDigit(flow string) float64 {
 	return 1e3
 }
 
-// messageBytes is one message of each queue pair of a flow.
-func (r *Runner) messageBytes(flow string) int {
+// edgeBytes is by how much the ends of the tool's window may differ from the capture's. The tool counts whole messages when they are complete: one of
+// each queue pair may be in at one end, or out at the other. A flow that the tool holds back has few messages under way or, while the
+// receiver is slow to acknowledge, as many as its depth; one that it does not hold back has that many at either end.
+func (r *Runner) edgeBytes(flow string) int {
 	for _, f := range r.plan.Flows {
 		if f.Name == flow {
-			whole := f.params.MessageSize() * max(f.params.QPs, 1)
+			edge := f.params.MessageSize() * max(f.params.QPs, 1)
 			if f.params.Bidirectional {
-				whole *= 2
+				edge *= 2
 			}
-			return whole
+			if f.params.RateLimitGbps > 0 {
+				edge *= cmp.Or(f.params.TxDepth, toolTxDepth)
+			}
+			return edge
 		}
 	}
 	return 0

@@ -18,15 +18,18 @@ func TestAgreeRate_resent(t *testing.T) {
 		tool   float64 // Mbit/s; the capture has 100 over 10 s
 		resent int64   // MB
 		size   int     // MB of a message, with two queue pairs
+		limit  float64 // Gbit/s that the tool is held to, with two messages under way on each
 		want   Verdict
 	}{
-		{"the same", 100, 0, 1, Pass},
-		{"within the tolerance", 101.9, 0, 1, Pass},
-		{"beyond it", 104, 0, 1, Fail},
-		{"explained by 5 % that were sent again", 104, 6, 1, Pass},
-		{"more than what was sent again explains", 110, 6, 1, Fail},
-		{"a message of each queue pair", 110, 0, 6, Pass}, // 96 of 1000 Mbit
-		{"more than a message of each", 114, 0, 6, Fail},
+		{"the same", 100, 0, 1, 0, Pass},
+		{"within the tolerance", 101.9, 0, 1, 0, Pass},
+		{"beyond it", 104, 0, 1, 0, Fail},
+		{"explained by 5 % that were sent again", 104, 6, 1, 0, Pass},
+		{"more than what was sent again explains", 110, 6, 1, 0, Fail},
+		{"a message of each queue pair", 110, 0, 6, 0, Pass}, // 96 of 1000 Mbit
+		{"more than a message of each", 114, 0, 6, 0, Fail},
+		{"what a flow that is held back had under way", 110, 0, 3, 0.2, Pass},
+		{"more than it had", 114, 0, 3, 0.2, Fail},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			doc := &analysis.Document{Flows: []analysis.Flow{{ID: id, RetransmittedBytes: c.resent * 1e6}}}
@@ -36,7 +39,7 @@ func TestAgreeRate_resent(t *testing.T) {
 			}
 			doc.Series.BinNS, doc.Series.Flows = bin, []analysis.FlowSeries{series}
 			window := 10 * bin
-			r := &Runner{result: &Result{}, plan: &Plan{Flows: []PlannedFlow{{Name: "h1", params: perftest.Params{Size: c.size * 1e6, QPs: 2}}}}}
+			r := &Runner{result: &Result{}, plan: &Plan{Flows: []PlannedFlow{{Name: "h1", params: perftest.Params{Size: c.size * 1e6, QPs: 2, TxDepth: 2, RateLimitGbps: c.limit}}}}}
 			tool := c.tool * 1e6
 			r.agreeRate(doc, &FlowResult{Name: "h1", ToolBps: &tool, WindowNS: &window, AnalysisID: []string{id}})
 			if got := r.result.Agreement[0]; got.Verdict != c.want {

@@ -16,7 +16,7 @@ import (
 
 const bedCaptures = `playbook: captures
 hosts: {sender: h1, receiver: r1}
-traffic: {size: 4KiB, qps: 1, margin: 1, timeout: 18, rate_limit: 8Mbit/s}
+traffic: {size: 4KiB, qps: 1, margin: 1, timeout: 18, rate_limit: 8Mbit/s, tx_depth: 8}
 measure: {MEASURE}
 flows: {h1: {from: h1, to: r1}}
 phases: [{name: one, start: h1, for: 3s}, {name: two, for: 3s}]
