@@ -10,7 +10,6 @@ import (
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/inventory"
-	"github.com/pcmlab/pcmlab/nicbackends/perftest"
 )
 
 // rateTolerance is how far two measurements of the same rate may lie apart.
