@@ -110,6 +110,14 @@ func (b *Bed) Run(t testing.TB, host, script string) string {
 	return string(out)
 }
 
+// Clean runs a script that takes back what a test changed, also when the test is over.
+func (b *Bed) Clean(host, script string) {
+	cmd := exec.Command("ssh", "-F", filepath.Join(b.State, "ssh_config"), "-o", "ConnectTimeout=20", host, script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %s: %v: %s\n", host, script, err, out)
+	}
+}
+
 // Place copies a file to all machines at once, past SSH: these kernels can mount a folder of this machine, while 20 MB over an
 // encrypted connection take them two minutes each. A relative path begins in root's home.
 func (b *Bed) Place(t testing.TB, file, at string) {
