@@ -46,13 +46,13 @@ func noise(n int) []byte {
 func TestFetch_resumes(t *testing.T) {
 	t.Parallel()
 	s := remotetest.StartSSHD(t, home, "")
-	p := newProxy(t, s.Addr())
+	p := remotetest.NewProxy(t, s.Addr())
 	lab := s.Lab(t)
-	lab.Hosts[0].SSH.Port = p.port()
+	lab.Hosts[0].SSH.Port = p.Port()
 	var known strings.Builder
 	for _, k := range s.HostKeys {
 		v := s
-		v.Port = p.port()
+		v.Port = p.Port()
 		known.WriteString(v.KnownHostsLine(k))
 	}
 	lab.Hosts[0].SSH.KnownHosts = filepath.Join(t.TempDir(), "known_hosts")
@@ -63,7 +63,7 @@ func TestFetch_resumes(t *testing.T) {
 	if err := os.WriteFile(from, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &breaking{h, h.(remote.PartReader), 1 << 20, p.cut, nil}
+	b := &breaking{h, h.(remote.PartReader), 1 << 20, p.Cut, nil}
 	got, err := remote.Fetch(t.Context(), b, from, to)
 	if err != nil {
 		t.Fatal(err)

@@ -20,21 +20,21 @@ import (
 )
 
 // throughProxy is a lab whose host is reached through a proxy.
-func throughProxy(t *testing.T) (*inventory.Lab, *proxy) {
+func throughProxy(t *testing.T) (*inventory.Lab, *remotetest.Proxy) {
 	t.Helper()
 	return proxied(t, remotetest.Start(t, home, sshserver.Options{SFTP: true}))
 }
 
-func proxied(t *testing.T, s remotetest.Server) (*inventory.Lab, *proxy) {
+func proxied(t *testing.T, s remotetest.Server) (*inventory.Lab, *remotetest.Proxy) {
 	t.Helper()
-	p := newProxy(t, s.Addr())
+	p := remotetest.NewProxy(t, s.Addr())
 	lab := s.Lab(t)
 	var known string
 	for _, k := range s.HostKeys {
-		known += strings.Replace(s.KnownHostsLine(k), fmt.Sprint(s.Port), fmt.Sprint(p.port()), 1)
+		known += strings.Replace(s.KnownHostsLine(k), fmt.Sprint(s.Port), fmt.Sprint(p.Port()), 1)
 	}
 	writeFile(t, lab.Hosts[0].SSH.KnownHosts, known)
-	lab.Hosts[0].SSH.Port = p.port()
+	lab.Hosts[0].SSH.Port = p.Port()
 	return lab, p
 }
 
@@ -73,7 +73,7 @@ func survivesACutPath(t *testing.T, s remotetest.Server) {
 		t.Fatal(err)
 	}
 	testwait.For(t, 10*time.Second, "some output", func() bool { return seen() > 3000 })
-	p.cut()
+	p.Cut()
 	if err := held.Release(t.Context()); err != nil {
 		t.Errorf("release over the new connection: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestHost_noticesAPathThatIsSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stall()
+	p.Stall()
 	res, err := proc.Wait(t.Context())
 	if err != nil || string(res.Stdout) != "end\n" {
 		t.Errorf("%q, %v; want the output, over a new connection", res.Stdout, err)
@@ -125,7 +125,7 @@ func TestHost_saysWhenThePathStaysCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.block(true)
+	p.Block(true)
 	_, err = proc.Wait(t.Context())
 	if !errors.Is(err, remote.ErrLost) {
 		t.Errorf("error %v, want ErrLost", err)
