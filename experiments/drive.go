@@ -15,6 +15,10 @@ import (
 // flowSlack is how much longer than its duration a flow's processes may take: connecting, and the report at the end.
 const flowSlack = 30 * time.Second
 
+// flowEnd is what the session may take to end a flow that took longer: both sides, one after the other. Whoever waits for flows waits so much
+// longer, or a flow that hangs would be one that was interrupted.
+const flowEnd = 40 * time.Second
+
 // traffic is the running session of all flows.
 type traffic struct {
 	r       *Runner
@@ -83,10 +87,12 @@ func (r *Runner) drive(ctx context.Context, t *traffic) error {
 		return err
 	}
 	r.event(Event{Event: "phases_end"})
-	wait, cancel := context.WithTimeout(ctx, flowSlack)
+	wait, cancel := context.WithTimeout(ctx, flowSlack+flowEnd)
 	defer cancel()
-	if _, err := t.session.Wait(wait); err != nil && ctx.Err() != nil {
+	if _, err := t.session.Wait(wait); ctx.Err() != nil {
 		return ctx.Err()
+	} else if err != nil {
+		return fmt.Errorf("not every flow has ended %v after the last phase", flowSlack+flowEnd)
 	}
 	return nil
 }

@@ -130,7 +130,8 @@ func (r *flowRun) start(ctx context.Context, e *end, hold bool) (*proc, error) {
 				s.Ended = time.Now()
 			}
 			switch {
-			case errors.Is(err, remote.ErrDeadline) || errors.Is(err, context.DeadlineExceeded):
+			// A host that is lost may wrap the end of the time in which it was tried again: that is no deadline of the tool's.
+			case !errors.Is(err, remote.ErrLost) && (errors.Is(err, remote.ErrDeadline) || errors.Is(err, context.DeadlineExceeded)):
 				s.TimedOut = true
 			case err != nil && !s.Stopped && !s.TimedOut:
 				s.Transport = err
