@@ -26,7 +26,7 @@ type Captured struct {
 	Host    string    `json:"host"`
 	Program string    `json:"program"`
 	Why     []string  `json:"why,omitempty"` // why not the programs before it
-	There   bool      `json:"there"`         // the files were analysed on the host, and are there
+	There   bool      `json:"there"`         // the files stayed on the host, where they were analysed
 	Resumed int       `json:"resumed,omitempty"`
 	Files   []tapFile `json:"files"`
 }
@@ -41,11 +41,8 @@ func (r *Runner) bring(ctx context.Context) error {
 	host, why := rc.there()
 	if host != "" {
 		err := rc.analyzeThere(ctx, host)
-		if err == nil {
-			return nil
-		}
-		if r.Playbook.Analyze == AnalyzeThere {
-			return err
+		if err == nil || r.Playbook.Analyze == AnalyzeThere {
+			return errors.Join(err, rc.leave(ctx, host))
 		}
 		r.result.warn(fmt.Sprintf("captures were not analysed on %s but fetched: %v", host, err))
 	} else if why != "" {
@@ -110,35 +107,40 @@ func (rc *runningCaptures) fetch(ctx context.Context, tap *runningTap) error {
 func (rc *runningCaptures) keep() {
 	list := []Captured{}
 	for _, tap := range rc.taps {
-		list = append(list, Captured{Tap: tap.Tap, Host: tap.Host, Program: string(tap.program), Why: tap.why, There: rc.r.there != nil, Files: append([]tapFile{}, tap.files...)})
+		list = append(list, Captured{Tap: tap.Tap, Host: tap.Host, Program: string(tap.program), Why: tap.why, There: rc.left, Files: append([]tapFile{}, tap.files...)})
 	}
 	if err := rc.r.bundle.WriteJSON(CapturesFile, list); err != nil {
 		rc.r.result.warn(err.Error())
 	}
 }
 
-// analyzeThere has the captures' host analyse them, as this program would here, and fetches the document alone. The files stay, with their hashes
-// noted, in a folder of their own, which the end of the run does not remove.
+// analyzeThere has the captures' host analyse them, as this program would here, and fetches the document alone. Until leave the files are in the
+// run's folder, which goes when the run is lost.
 func (rc *runningCaptures) analyzeThere(ctx context.Context, host string) error {
 	r, h := rc.r, rc.r.hosts[host]
 	step := "analyse the captures where they lie"
-	dir := path.Join(path.Dir(path.Dir(r.dirs[host])), "captures", r.ID)
+	dir := path.Join(r.dirs[host], "there")
 	args := []string{"sh", "-c", `set -e; d=$1/captures; shift; mkdir -p "$d"; while [ $# -gt 1 ]; do mv -- "$1" "$d/$2"; shift 2; done`, "keep", dir}
 	for _, tap := range rc.taps {
 		for _, f := range tap.files {
 			args = append(args, path.Join(path.Dir(tap.options.File), f.made), f.Name)
 		}
 	}
-	if err := mustRun(ctx, h, "keep the captures", args...); err != nil {
+	if err := mustRun(ctx, h, "put the captures together", args...); err != nil {
 		return err
 	}
 	for _, tap := range rc.taps { // wherever it fails from here on, this is where they are
 		tap.options.File = path.Join(dir, "captures", path.Base(tap.options.File))
 		for i := range tap.files {
+			tap.files[i].made = tap.files[i].Name
+		}
+	}
+	rc.together = dir
+	for _, tap := range rc.taps {
+		for i := range tap.files {
 			f := &tap.files[i]
-			f.Path, f.made = path.Join(dir, "captures", f.Name), f.Name
 			var err error
-			if f.Bytes, f.SHA256, err = remote.Sum(ctx, h, f.Path); err != nil {
+			if f.Bytes, f.SHA256, err = remote.Sum(ctx, h, path.Join(dir, "captures", f.Name)); err != nil {
 				return err
 			}
 		}
@@ -165,6 +167,7 @@ func (rc *runningCaptures) analyzeThere(ctx context.Context, host string) error 
 	if d, ok := ctx.Deadline(); ok {
 		deadline = time.Until(d)
 	}
+	r.event(Event{Event: "analysing_there", Host: host})
 	res, err := h.Run(ctx, remote.Cmd{Args: []string{"pcmlab", "analyze", dir, "-o", "json"}, Step: step, Deadline: deadline, MaxOut: 256 << 20})
 	if err != nil {
 		return err
@@ -175,14 +178,40 @@ func (rc *runningCaptures) analyzeThere(ctx context.Context, host string) error 
 		return &remote.Error{Host: host, Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
 	}
 	r.there, r.thereOf = doc, &in
+	return nil
+}
+
+// leave has the captures stay on their host, with their hashes noted, in a folder of their own, which the end of the run does not remove. Where they
+// will be is written here before they are moved: nothing may stay there that nobody knows of.
+func (rc *runningCaptures) leave(ctx context.Context, host string) error {
+	r := rc.r
+	if rc.together == "" {
+		return nil
+	}
+	dir := path.Join(path.Dir(path.Dir(r.dirs[host])), "captures", r.ID)
+	for _, tap := range rc.taps {
+		for i := range tap.files {
+			tap.files[i].Path = path.Join(dir, "captures", tap.files[i].Name)
+		}
+	}
+	rc.left = true
+	rc.keep()
+	if err := mustRun(ctx, r.hosts[host], "keep the captures", "sh", "-c", `mkdir -p "${2%/*}" && mv -- "$1" "$2"`, "keep", rc.together, dir); err != nil {
+		rc.left = false
+		return err
+	}
 	total := int64(0)
 	for _, tap := range rc.taps {
 		for _, f := range tap.files {
 			total += f.Bytes
 		}
 	}
-	r.event(Event{Event: "analysed_there", Host: host, Text: dir})
-	r.result.warn(fmt.Sprintf("captures (%d bytes) were analysed on %s and stay there in %s: pcmlab runs fetch %s -i %s brings them", total, host, dir, r.bundle.Dir, cmp.Or(r.Lab.File, r.Lab.Name)))
+	said := "were not analysed on"
+	if r.there != nil {
+		said = "were analysed on"
+		r.event(Event{Event: "analysed_there", Host: host, Text: dir})
+	}
+	r.result.warn(fmt.Sprintf("captures (%d bytes) %s %s and stay there in %s: pcmlab runs fetch %s -i %s brings them", total, said, host, dir, r.bundle.Dir, cmp.Or(r.Lab.File, r.Lab.Name)))
 	return nil
 }
 

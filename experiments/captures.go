@@ -19,8 +19,10 @@ import (
 
 // runningCaptures are the taps of a run while they listen.
 type runningCaptures struct {
-	r    *Runner
-	taps []*runningTap
+	r        *Runner
+	taps     []*runningTap
+	together string // the folder on their host in which all files are to be analysed
+	left     bool   // the files stay there
 }
 
 type runningTap struct {
@@ -174,9 +176,10 @@ func (rc *runningCaptures) stop(ctx context.Context) error {
 func (rc *runningCaptures) end(ctx context.Context, tap *runningTap) error {
 	r := rc.r
 	var broke error
+	early := false
 	select {
 	case <-tap.process.Done(): // it ended before it was told to
-		broke = errors.New("ended before the run did")
+		early = true
 	default:
 		broke = errors.Join(rc.settle(ctx, tap), tap.process.Stop(ctx, "INT"))
 	}
@@ -184,6 +187,10 @@ func (rc *runningCaptures) end(ctx context.Context, tap *runningTap) error {
 	switch {
 	case err != nil:
 		broke = errors.Join(broke, err)
+	case early && res.Signal != "":
+		broke = fmt.Errorf("ended before the run did, by signal %s; find out who ended it: a user, or the kernel (dmesg: out of memory)", strings.TrimPrefix(res.Signal, "SIG"))
+	case early:
+		broke = fmt.Errorf("ended before the run did, with exit status %d (%s)", res.Code, lastLine(res.Stderr))
 	// Without a guard the signal goes to the user's shell, too, which may die of it although the program ends well: what that said counts.
 	case res.Code != 0 && strings.TrimPrefix(res.Signal, "SIG") != "INT" || broke != nil:
 		broke = errors.Join(broke, fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr)))
@@ -205,7 +212,9 @@ func (rc *runningCaptures) end(ctx context.Context, tap *runningTap) error {
 func (rc *runningCaptures) counted(tap *runningTap, res remote.Result) error {
 	text := res.Stderr
 	if tap.program == capture.Own {
-		text = res.Stdout
+		if text = res.Stdout; len(text) == 0 && res.Code != 0 {
+			return nil // it could not say
+		}
 		var s capture.TapStats
 		if err := json.Unmarshal(text, &s); err != nil {
 			return fmt.Errorf("its statistics: %w", err)
