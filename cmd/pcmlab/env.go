@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -37,17 +39,28 @@ type detailed interface{ Detail() string }
 // describe is the text of an error for people: mistakes in files with the offending lines, everything else with
 // "pcmlab:" in front.
 func describe(err error) string {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		if _, isDetailed := err.(detailed); !isDetailed && strings.Contains(err.Error(), "\n") {
-			var parts []string
-			for _, e := range joined.Unwrap() {
-				if text := describe(e); text != "" {
-					parts = append(parts, text)
-				}
-			}
-			return strings.Join(parts, "\n")
+	var parts []string
+	for _, e := range apart(err) {
+		if text := describeOne(e); text != "" && !slices.Contains(parts, text) {
+			parts = append(parts, text)
 		}
 	}
+	return strings.Join(parts, "\n")
+}
+
+// apart are the errors that err joins, each to be described by itself.
+func apart(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if _, isDetailed := err.(detailed); !ok || isDetailed || !strings.Contains(err.Error(), "\n") {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, apart(e)...)
+	}
+	return all
+}
+
+func describeOne(err error) string {
 	var coded *codedError
 	if errors.As(err, &coded) && coded.err == nil {
 		return ""
@@ -55,6 +68,9 @@ func describe(err error) string {
 	var d detailed
 	if errors.As(err, &d) {
 		return strings.TrimRight(d.Detail(), "\n")
+	}
+	if err.Error() == context.Canceled.Error() {
+		return "pcmlab: interrupted"
 	}
 	if text := err.Error(); strings.HasPrefix(text, "pcmlab ") { // it names the command itself
 		return text

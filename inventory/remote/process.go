@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -431,7 +432,7 @@ func (p *process) end(ctx context.Context, lost error) {
 	case ctx.Err() != nil:
 		err = fault(Infrastructure, "", "%w", context.Cause(ctx))
 	default:
-		err = fault(Infrastructure, "its guard stops it; pcmlab cleanup --run "+p.conf.Run+" shows what was left", "%w", lost)
+		err = fault(Infrastructure, "while the host is up, its guard stops it; pcmlab cleanup --run "+p.conf.Run+" -i "+cmp.Or(p.h.pool.lab.File, "LAB")+" shows what was left", "%w", lost)
 	}
 	err = errors.Join(err, p.stdout.failure("standard output"), p.stderr.failure("standard error"))
 	p.h.mu.Lock()

@@ -74,7 +74,7 @@ type CountersDocument struct {
 func run(ctx context.Context, h remote.Host, step string, args ...string) ([]byte, error) {
 	r, err := h.Run(ctx, remote.Cmd{Args: args, Deadline: 20 * time.Second, Step: step})
 	if err != nil {
-		return nil, fmt.Errorf("host %s: %s: %w", h.Name(), step, err)
+		return nil, err // with host and step
 	}
 	if r.Code != 0 {
 		return nil, fmt.Errorf("host %s: %s: %s: exit status %d (stderr: %q)", h.Name(), step, strings.Join(args, " "), r.Code, tail(r.Stderr))
