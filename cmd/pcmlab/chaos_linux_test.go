@@ -73,7 +73,8 @@ func numeral(t *testing.T, s string) int {
 type chaos struct {
 	*home
 	playbook string
-	raises   bool // each run raises the lab itself
+	raises   bool   // each run raises the lab itself
+	file     string // the lab's
 	lab      string
 	rand     *rand.Rand
 	whole    time.Duration                              // that a run took which was left alone
@@ -81,6 +82,7 @@ type chaos struct {
 	hosts    map[string]string                          // picture of each host
 	here     []string                                   // picture of this machine
 	killed   []string                                   // folders
+	dirty    bool                                       // something of a run may be left
 }
 
 // newChaos is a virtual lab that is up, or that each run raises.
@@ -90,6 +92,7 @@ func newChaos(t *testing.T, playbook string, raises bool, r *rand.Rand) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.file = lab
 	if raises {
 		c.lab = lab
 		c.settle()

@@ -11,11 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pcmlab/pcmlab/analysis"
 	"github.com/pcmlab/pcmlab/experiments"
-	"github.com/pcmlab/pcmlab/internal/testwait"
 )
 
 // home is a place of its own for one test: labs, caches and runs of others are not seen there.
@@ -278,110 +276,10 @@ func TestRun_withoutControl(t *testing.T) {
 	}
 }
 
-// timeline waits until the timeline of the only run in a folder holds a word.
-func (h *home) timeline(out, word string) {
-	h.t.Helper()
-	testwait.For(h.t, 60*time.Second, "timeline: "+word, func() bool {
-		files, _ := filepath.Glob(filepath.Join(out, "*", "timeline.jsonl"))
-		if len(files) == 0 {
-			return false
-		}
-		data, _ := os.ReadFile(files[len(files)-1])
-		return bytes.Contains(data, []byte(word))
-	})
-}
-
-// processes lists what runs on a virtual host besides its own init, NIC and the command that asks.
-func (h *home) processes(host string) []string {
-	h.t.Helper()
-	out := h.run("lab", "exec", "--lab", "up", host, "--", "sh", "-c", `for d in /proc/[0-9]*; do [ "$d" = "/proc/$$" ] || tr '\0' ' ' < $d/cmdline 2>/dev/null; echo; done`)
-	if out.code != 0 {
-		h.t.Fatalf("list processes of %s: %+v", host, out)
-	}
-	var found []string
-	for line := range strings.Lines(out.stdout) {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "", strings.Contains(line, "lab-host"), strings.Contains(line, "pcmlab-nic serve"), strings.Contains(line, "fabric --config"), strings.HasPrefix(line, "sh -c for d"), strings.HasPrefix(line, "tr "):
-		default:
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 func (h *home) up() {
 	h.t.Helper()
 	if out := h.run("lab", "up", repo("labs/virtual-4.yaml"), "--id", "up"); out.code != 0 {
 		h.t.Skipf("this machine raises no virtual lab: %s", out.stderr)
-	}
-}
-
-// TestRun_interrupted: the first Ctrl-C stops traffic, drains captures and keeps what was measured.
-func TestRun_interrupted(t *testing.T) {
-	h := newHome(t)
-	h.up()
-	s := h.start("run", h.playbook("4s"), "-i", "up", "--out", h.dir+"/runs")
-	h.timeline(h.dir+"/runs", `"phase":"three"`)
-	s.cmd.Process.Signal(os.Interrupt)
-	out := h.finish(s)
-	if out.code != exitInterrupted {
-		t.Errorf("exit %d, want %d\n%s%s", out.code, exitInterrupted, out.stdout, out.stderr)
-	}
-	dir, result, doc := h.bundle(out)
-	if result.State != experiments.StatePartial || result.Reason != "interrupted" {
-		t.Errorf("state %s (%s)", result.State, result.Reason)
-	}
-	if doc.Totals.RoCEPackets == 0 || len(doc.Aggregate.PerPhase) < 2 {
-		t.Errorf("what was measured is not kept: %d packets, %d phases", doc.Totals.RoCEPackets, len(doc.Aggregate.PerPhase))
-	}
-	if _, _, err := experiments.CheckManifest(dir); err != nil {
-		t.Error(err)
-	}
-	for _, host := range []string{"h1", "r1", "sw"} {
-		testwait.For(t, 10*time.Second, "processes left on "+host, func() bool { return len(h.processes(host)) == 0 })
-	}
-}
-
-// TestRun_clientDies: a flow that fails in the middle of a phase is named with host, step and both sides' last lines;
-// the others go on, and the run is kept and marked.
-func TestRun_clientDies(t *testing.T) {
-	h := newHome(t)
-	h.up()
-	s := h.start("run", h.playbook("3s"), "-i", "up", "--out", h.dir+"/runs")
-	h.timeline(h.dir+"/runs", `"phase":"two"`)
-	if out := h.run("lab", "exec", "--lab", "up", "h2", "--", "sh", "-c",
-		`for d in /proc/[0-9]*; do case "$(readlink $d/exe) $(tr '\0' ' ' < $d/cmdline)" in *guard*) ;; *ib_write_bw*) kill -9 ${d#/proc/};; esac; done`); out.code != 0 {
-		t.Fatalf("kill the client: %+v", out)
-	}
-	out := h.finish(s)
-	if out.code != exitInfra {
-		t.Errorf("exit %d, want %d", out.code, exitInfra)
-	}
-	_, result, _ := h.bundle(out)
-	if result.State != experiments.StatePartial || !strings.Contains(out.stderr, "flow h2") || !strings.Contains(out.stderr, "h2") {
-		t.Errorf("state %s, stderr:\n%s", result.State, out.stderr)
-	}
-	for _, f := range result.Flows {
-		if want := map[bool]string{true: "failed", false: "ok"}[f.Name == "h2"]; f.State != want {
-			t.Errorf("flow %s is %s, want %s", f.Name, f.State, want)
-		}
-	}
-}
-
-// TestRun_diskFull: a capture that cannot be written is one clear error with host and step; what it wrote is kept.
-func TestRun_diskFull(t *testing.T) {
-	h := newHome(t)
-	h.up()
-	if out := h.run("lab", "exec", "--lab", "up", "sw", "--", "sh", "-c", "mkdir -p ~/.cache/pcmlab/runs && mount -t tmpfs -o size=2m none ~/.cache/pcmlab/runs"); out.code != 0 {
-		t.Skipf("no small disk can be mounted on the host: %s", out.stderr)
-	}
-	out := h.run("run", h.playbook("3s"), "-i", "up")
-	if out.code != exitInfra || !strings.Contains(out.stderr, "host sw") || !strings.Contains(out.stderr, "capture") || !strings.Contains(out.stderr, "no space left") {
-		t.Errorf("exit %d, stderr:\n%s", out.code, out.stderr)
-	}
-	if _, result, _ := h.bundle(out); result.State != experiments.StatePartial {
-		t.Errorf("state %s", result.State)
 	}
 }
 
