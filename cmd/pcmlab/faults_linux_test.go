@@ -52,28 +52,28 @@ func TestRun_faults(t *testing.T) {
 	newHome(t).needLab()
 	all := map[string]string{"h1": "ok", "h2": "ok"}
 	for k, rows := range [][]fault{{
-		{name: "interrupted_once", why: "the first Ctrl-C keeps what was measured", at: `"phase":"two"`, breaks: func(b *broken) { b.interrupt() },
+		{name: "interrupted_once", why: "the first Ctrl-C keeps what was measured", at: during, breaks: func(b *broken) { b.interrupt() },
 			code: exitInterrupted, says: []string{"pcmlab: interrupted\n"}, reason: "interrupted", flows: map[string]string{"h1": "interrupted", "h2": "interrupted"}},
-		{name: "interrupted_twice", why: "the second ends at once, and guards clean up", at: `"phase":"two"`, breaks: func(b *broken) { b.interruptAgain() },
+		{name: "interrupted_twice", why: "the second ends at once, and guards clean up", at: during, breaks: func(b *broken) { b.interruptAgain() },
 			code: exitInterrupted, bounded: 5 * time.Second, says: []string{"once more ends at once"}, cut: true},
 		{name: "killed_as_captures_are_analysed_there", why: "what lies there by then goes with the run's folder", adds: "measure: {analyze: there}\n", at: `"analysing_there"`,
 			breaks: func(b *broken) { b.proc.cmd.Process.Kill() }, code: 128 + int(syscall.SIGKILL), cut: true},
-		{name: "client_dies", why: "the other flow goes on", at: `"phase":"two"`, breaks: func(b *broken) { b.signal("h2", "KILL", tool) },
+		{name: "client_dies", why: "the other flow goes on", at: during, breaks: func(b *broken) { b.signal("h2", "KILL", tool) },
 			code: exitInfra, says: []string{"flow h2", "host h2"}, reason: "flow h2", flows: map[string]string{"h1": "ok", "h2": "failed"}},
-		{name: "server_dies", why: "the client's failed completion is not the cause", at: `"phase":"two"`, breaks: func(b *broken) { b.signal("r1", "KILL", b.serverOf("h2")) },
+		{name: "server_dies", why: "the client's failed completion is not the cause", at: during, breaks: func(b *broken) { b.signal("r1", "KILL", b.serverOf("h2")) },
 			code: exitInfra, says: []string{"flow h2", "host r1"}, reason: "flow h2", flows: map[string]string{"h1": "ok", "h2": "failed"}},
-		{name: "capture_killed", why: "the traffic was fine, the eyes were not", at: `"phase":"two"`, breaks: func(b *broken) { b.signal("sw", "KILL", "pcmlab capture ") },
+		{name: "capture_killed", why: "the traffic was fine, the eyes were not", at: during, breaks: func(b *broken) { b.signal("sw", "KILL", "pcmlab capture ") },
 			code: exitInfra, says: []string{"host sw", "capture out", "signal KILL", "find out who"}, reason: "capture out", flows: all},
 		{name: "disk_full_on_host", why: "what could be written is kept", breaks: func(b *broken) {
 			b.ask("sw", "mkdir -p ~/.cache/pcmlab/runs && mount -t tmpfs -o size=1m none ~/.cache/pcmlab/runs")
 			b.mend = func() { b.ask("sw", "umount ~/.cache/pcmlab/runs; rm -rf /run/mount") } // mount's own
 		}, code: exitInfra, says: []string{"host sw", "capture", "no space left"}, reason: "no space left", flows: all},
 	}, {
-		{name: "both_hang", why: "neither side says anything any more, and the run ends", at: `"phase":"two"`, breaks: func(b *broken) {
+		{name: "both_hang", why: "neither side says anything any more, and the run ends", at: during, breaks: func(b *broken) {
 			b.signal("r1", "STOP", b.serverOf("h2"))
 			b.signal("h2", "STOP", tool)
 		}, code: exitInfra, bounded: 90 * time.Second, says: []string{"flow h2", "host h2"}, reason: "flow h2", flows: map[string]string{"h1": "ok", "h2": "failed"}},
-		{name: "netdev_down", why: "packets are lost, nobody ends", at: `"phase":"two"`, breaks: func(b *broken) {
+		{name: "netdev_down", why: "packets are lost, nobody ends", at: during, breaks: func(b *broken) {
 			b.ask("h1", "ip link set eth0 down")
 			b.mend = func() { b.ask("h1", "ip link set eth0 up") }
 		}, code: exitInfra, bounded: time.Minute, says: []string{"flow h1", "host h1"}, reason: "flow h1", flows: map[string]string{"h1": "failed", "h2": "ok"}},
@@ -82,13 +82,13 @@ func TestRun_faults(t *testing.T) {
 	}, {
 		{name: "host_down_before", why: "no traffic yet: there is nothing to keep", at: `"traffic_ready"`, breaks: func(b *broken) { b.down("h1") }, lost: "h1",
 			code: exitInfra, says: []string{"host h1", "lost"}, reason: "host h1", empty: true},
-		{name: "host_down_during", why: "the other flow goes on", at: `"phase":"two"`, breaks: func(b *broken) { b.down("h2") }, lost: "h2",
+		{name: "host_down_during", why: "the other flow goes on", at: during, breaks: func(b *broken) { b.down("h2") }, lost: "h2",
 			code: exitInfra, says: []string{"host h2", "lost", "pcmlab cleanup --run"}, reason: "host h2", flows: map[string]string{"h1": "ok", "h2": "failed"}},
 		{name: "host_down_after", why: "all was measured, not all can be put back", at: `"capture_stopped"`, breaks: func(b *broken) { b.down("h1") }, lost: "h1",
 			code: exitInfra, says: []string{"host h1"}, reason: "host h1", flows: all},
-		{name: "connection_cut_and_back", why: "the run goes on over a new connection", at: `"phase":"two"`, breaks: func(b *broken) { b.path.Cut() },
+		{name: "connection_cut_and_back", why: "the run goes on over a new connection", at: during, breaks: func(b *broken) { b.path.Cut() },
 			code: exitOK, flows: all},
-		{name: "connection_cut_for_good", why: "guards on the host end what was started there", at: `"phase":"two"`, breaks: func(b *broken) { b.path.Block(true) },
+		{name: "connection_cut_for_good", why: "guards on the host end what was started there", at: during, breaks: func(b *broken) { b.path.Block(true) },
 			code: exitInfra, bounded: time.Minute, says: []string{"LOST on the client (host h1)", "pcmlab cleanup --run"}, reason: "host h1", flows: map[string]string{"h1": "failed", "h2": "ok"}},
 	}} {
 		t.Run(fmt.Sprint("lab", k), func(t *testing.T) {
@@ -107,6 +107,9 @@ func TestRun_faults(t *testing.T) {
 		})
 	}
 }
+
+// during says that both flows run.
+const during = `"flow":"h2"`
 
 // tool is in the command lines of both sides of a flow.
 const tool = "ib_write_bw "
