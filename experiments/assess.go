@@ -52,7 +52,8 @@ type CaptureInput struct {
 func (r *Runner) assess(ctx context.Context) error {
 	defer r.handlerChecks()
 	defer r.rdccChecks()
-	in := r.analysisInput(r.there != nil)
+	stayed := r.captured != nil && r.captured.left
+	in := r.analysisInput(stayed)
 	if r.there != nil { // the document is of this input, and not of what may be known by now
 		in = *r.thereOf
 	}
@@ -63,6 +64,10 @@ func (r *Runner) assess(ctx context.Context) error {
 	}
 	if err := r.bundle.WriteJSON("analysis-input.json", in); err != nil {
 		return err
+	}
+	if stayed && r.there == nil {
+		r.check(&documentMetrics{why: "the captures stayed on their host, and were not analysed there", counters: r.result.growth})
+		return nil
 	}
 	r.event(Event{Event: "analysing"})
 	doc, err := r.there, error(nil)

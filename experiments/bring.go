@@ -175,6 +175,9 @@ func (rc *runningCaptures) analyzeThere(ctx context.Context, host string) error 
 	doc := &analysis.Document{}
 	// A status of 1 or 4 says something of the captures, and the document says it too.
 	if err := json.Unmarshal(res.Stdout, doc); err != nil || doc.Schema != analysis.Schema || res.Dropped > 0 {
+		if res.Signal != "" {
+			return &remote.Error{Host: host, Step: step, Err: fmt.Errorf("ended by signal %s; find out who ended it: a user, or the kernel (dmesg: out of memory)", strings.TrimPrefix(res.Signal, "SIG"))}
+		}
 		return &remote.Error{Host: host, Step: step, Err: fmt.Errorf("exit status %d (%s)", res.Code, lastLine(res.Stderr))}
 	}
 	r.there, r.thereOf = doc, &in
@@ -263,9 +266,11 @@ func FetchCaptures(ctx context.Context, dir string, dial func(ctx context.Contex
 			errs = append(errs, err)
 			continue
 		}
+		here := 0
 		for _, f := range c.Files {
 			to := filepath.Join(dir, "captures", f.Name)
 			if sum, err := remote.FileSHA256(to); err == nil && sum == f.SHA256 {
+				here++
 				continue
 			}
 			got, err := remote.Fetch(ctx, h, f.Path, to)
@@ -276,14 +281,22 @@ func FetchCaptures(ctx context.Context, dir string, dial func(ctx context.Contex
 				errs = append(errs, err)
 				continue
 			}
+			here++
 			say(fmt.Sprintf("%s: %d bytes from %s", f.Name, got.Bytes, c.Host))
 			if !keep {
 				errs = append(errs, mustRun(ctx, h, "remove "+f.Path, "rm", "-f", "--", f.Path))
 			}
 		}
+		if !keep && here > 0 && here == len(c.Files) {
+			// What the analysis was made from lies beside them. Folders go when they are empty: another tap's files may be there still.
+			errs = append(errs, mustRun(ctx, h, "remove the folder of the captures", "sh", "-c", forgetCaptures, "sh", path.Dir(path.Dir(c.Files[0].Path))))
+		}
 	}
 	return errors.Join(errs...)
 }
+
+// forgetCaptures removes the folder in which captures stayed, once they have gone.
+const forgetCaptures = `cd -- "$1" 2>/dev/null && { ! [ -d captures ] || rmdir captures 2>/dev/null; } && rm -f analysis-input.json && rm -rf handlers && cd / && rmdir -- "$1" && rmdir -- "${1%/*}" 2>/dev/null; true`
 
 // fetch copies a file of a host into the bundle.
 func (r *Runner) fetch(ctx context.Context, host, from, to string) error {

@@ -58,6 +58,8 @@ func TestRun_faults(t *testing.T) {
 			code: exitInterrupted, bounded: 5 * time.Second, says: []string{"once more ends at once"}, cut: true},
 		{name: "killed_as_captures_are_analysed_there", why: "what lies there by then goes with the run's folder", adds: "measure: {analyze: there}\n", at: `"analysing_there"`,
 			breaks: func(b *broken) { b.proc.cmd.Process.Kill() }, code: 128 + int(syscall.SIGKILL), cut: true},
+		{name: "analysis_there_dies", why: "the captures stay where the folder says, until they are fetched", adds: "measure: {analyze: there}\n", at: `"phases_end"`,
+			breaks: func(b *broken) { b.killsAnalysis("sw") }, code: exitInfra, says: []string{"host sw", "analyse the captures where they lie", "signal KILL"}, reason: "host sw", flows: all, empty: true},
 		{name: "client_dies", why: "the other flow goes on", at: during, breaks: func(b *broken) { b.signal("h2", "KILL", tool) },
 			code: exitInfra, says: []string{"flow h2", "host h2"}, reason: "flow h2", flows: map[string]string{"h1": "ok", "h2": "failed"}},
 		{name: "server_dies", why: "the client's failed completion is not the cause", at: during, breaks: func(b *broken) { b.signal("r1", "KILL", b.serverOf("h2")) },
@@ -293,6 +295,25 @@ func (b *broken) signal(host, signal, words string) {
 		b.t.Errorf("%s: nothing to send %s to", host, signal)
 	}
 	b.t.Logf("%s to %s", signal, got)
+}
+
+// killsAnalysis kills the analysis on a host when it is there, and has the captures fetched at the end.
+func (b *broken) killsAnalysis(host string) {
+	killer := b.start("lab", "exec", "--lab", "up", host, "--", "sh", "-c", `while :; do for d in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' <$d/cmdline 2>/dev/null)" in *" guard "* | "sh -c"* | "bash -c"*) ;; *"pcmlab analyze "*) kill -9 ${d#/proc/} && exit;; esac
+	done; done`)
+	b.mend = func() {
+		dirs, _ := filepath.Glob(filepath.Join(b.out, "[0-9]*"))
+		if o := b.finish(killer); o.code != 0 || len(dirs) != 1 {
+			b.t.Fatalf("nothing was killed: %+v; folders %q", o, dirs)
+		}
+		if o := b.chaos.run("runs", "fetch", dirs[0], "-i", "up"); o.code != exitOK || !strings.Contains(o.stdout, "bytes from "+host) {
+			b.t.Errorf("runs fetch: %+v", o)
+		}
+		if o := b.chaos.run("analyze", dirs[0], "-o", "json"); o.code != exitOK && o.code != exitData || !strings.Contains(o.stdout, `"roce_packets"`) {
+			b.t.Errorf("analyze of what was fetched: %+v", o)
+		}
+	}
 }
 
 var port = regexp.MustCompile(` (-p|--port)[ =](\d+) `)
