@@ -78,6 +78,7 @@ type chaos struct {
 	lab      string
 	rand     *rand.Rand
 	whole    time.Duration                              // that a run took which was left alone
+	gone     time.Duration                              // how long after a kill things of the run may be there
 	via      func(c *chaos, host, script string) string // what a script prints on a host, past the run
 	hosts    map[string]string                          // picture of each host
 	here     []string                                   // picture of this machine
@@ -87,7 +88,7 @@ type chaos struct {
 
 // newChaos is a virtual lab that is up, or that each run raises.
 func newChaos(t *testing.T, playbook string, raises bool, r *rand.Rand) *chaos {
-	c := (&chaos{raises: raises, lab: "up", rand: r, via: labExec}).begin(t, playbook)
+	c := (&chaos{raises: raises, lab: "up", rand: r, gone: gone, via: labExec}).begin(t, playbook)
 	lab, err := filepath.Abs("testdata/chaos/lab.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func (c *chaos) kill(event string, after time.Duration) bool {
 		what = "killed at " + event
 	}
 	for host, want := range c.hosts {
-		if got := c.picture(host, want, gone); got != "" {
+		if got := c.picture(host, want, c.gone); got != "" {
 			t.Errorf("%s: left on %s after %v (-before +now):\n%s", what, host, time.Since(began).Round(time.Second), cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 		}
 	}
@@ -217,7 +218,7 @@ func (c *chaos) kill(event string, after time.Duration) bool {
 			t.Errorf("%s: left here (-before +now):\n%s", what, d)
 		}
 	}()
-	testwait.For(t, gone, what+": the machine as it was", func() bool { here = c.look(); return slices.Equal(here, c.here) })
+	testwait.For(t, c.gone, what+": the machine as it was", func() bool { here = c.look(); return slices.Equal(here, c.here) })
 	if t.Failed() {
 		t.FailNow() // what is left now is left at all later kills
 	}
@@ -334,7 +335,7 @@ look() {
 	for d in /proc/[0-9]*; do
 		[ "$d" = "/proc/$$" ] && continue
 		c=$(tr '\0' ' ' <"$d/cmdline" 2>/dev/null) || continue
-		case "$c" in "" | *pcmlab-picture* | "tr "* | "sort "* | sshd*) ;; *) echo "process $c" ;; esac
+		case "$c" in "" | *pcmlab-picture* | "tr "* | "sort "* | sshd* | "sleep 2 ") ;; *) echo "process $c" ;; esac
 	done | sort
 	find ~ /run /tmp /var/tmp /dev/shm -name systemd -prune -o -path '*/.cache/pcmlab/guards.log*' -o -print | sort
 	cut -d' ' -f4- /proc/self/mountinfo | sort
