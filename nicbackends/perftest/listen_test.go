@@ -51,3 +51,18 @@ func TestListenCMScript(t *testing.T) {
 		}
 	}
 }
+
+// A port on which somebody listens with the connection manager alone is not taken from the pool.
+func TestClaimScript_connectionManager(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	tool := "#!/bin/sh\necho 'link rxe0/- cm-idn 0 state LISTEN ps TCP pid 192 comm ib_write_bw src-addr 0.0.0.0:28515 '\n"
+	if err := os.WriteFile(filepath.Join(dir, "rdma"), []byte(tool), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", claimScript, "sh", "run", "1000", "2000", "owner", "1", "28515", "28516")
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+home)
+	out, err := cmd.Output()
+	if text := string(out); err != nil || !strings.Contains(text, "busy 28515") || !strings.Contains(text, "got 28516") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
