@@ -16,7 +16,7 @@ import (
 
 const bedCaptures = `playbook: captures
 hosts: {sender: h1, receiver: r1}
-traffic: {size: 4KiB, qps: 1, margin: 1, timeout: 18, rate_limit: 8Mbit/s, tx_depth: 8}
+traffic: {size: 16KiB, qps: 1, margin: 1, timeout: 18, rate_limit: 24Mbit/s, tx_depth: 8}
 measure: {MEASURE}
 flows: {h1: {from: h1, to: r1}}
 phases: [{name: one, start: h1, for: 3s}, {name: two, for: 3s}]
@@ -44,7 +44,7 @@ func TestTestbed_captures(t *testing.T) {
 	var dir string
 	var doc analysis.Document
 	shifted("r1", func() {
-		out, dir, _, doc = h.bedRun(play("ahead", "sample: 0s", "captures:\n  - {tap: sw-out-r1, judge: true, program: tcpdump, file_size: 4MiB}\n  - {tap: r1-eth0}\n"), lab)
+		out, dir, _, doc = h.bedRun(play("ahead", "sample: 0s", "captures:\n  - {tap: sw-out-r1, judge: true, program: tcpdump, file_size: 1MiB}\n  - {tap: r1-eth0}\n"), lab)
 	})
 	sw, r1 := doc.Files[0], doc.Files[1]
 	if sw.Tap != "sw-out-r1" {

@@ -11,7 +11,7 @@ import (
 // lock or file of the run is left on any of them, the folder says truly what happened, and the next run starts. PCMLAB_CHAOS_SEED says which moments.
 func TestTestbed_chaos(t *testing.T) {
 	_, b, _ := bed(t)
-	lab := b.Lab(t, [2]string{"taps:\n", "taps:\n  out: {host: sw, iface: p_r1, switch: sw, ports: [r1], direction: both}\n"})
+	lab := b.Lab(t, [2]string{"  sw-out-r1: {", "  out: {"})
 	seed := rand.Uint64()
 	if s := os.Getenv("PCMLAB_CHAOS_SEED"); s != "" {
 		seed = uint64(numeral(t, s))

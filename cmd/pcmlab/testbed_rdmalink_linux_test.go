@@ -15,7 +15,7 @@ import (
 // lost: the run ends in a bounded time, names the host, keeps what was measured and leaves nothing on the others.
 func TestTestbed_rdmaLinkRemoved(t *testing.T) {
 	h, b, _ := bed(t)
-	lab := b.Lab(t, [2]string{"taps:\n", "taps:\n  out: {host: sw, iface: p_r1, switch: sw, ports: [r1], direction: both}\n"})
+	lab := b.Lab(t, [2]string{"  sw-out-r1: {", "  out: {"})
 	s := h.start("run", repo("cmd/pcmlab/testdata/chaos/long.yaml"), "-i", lab, "--out", filepath.Join(h.dir, "runs"))
 	c := &chaos{home: h}
 	testwait.For(t, 5*time.Minute, "the phase", func() bool { return c.has(filepath.Join(h.dir, "runs"), `"event":"phase_start"`) })
