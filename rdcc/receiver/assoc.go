@@ -217,6 +217,9 @@ func (r *Receiver) assocDue(i int32) {
 	r.updateDue(i)
 	if a.pool {
 		r.creditDue(a, &a.poolCredit, a.poolReceived)
+		if r.beginAnew(i) {
+			return
+		}
 		r.unblock(a)
 	}
 	if a.barredUntil != 0 && r.now >= a.barredUntil {

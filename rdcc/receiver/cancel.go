@@ -122,6 +122,21 @@ func (a *association) outOfStep() bool {
 	return v.times >= maxVain
 }
 
+// beginAnew removes an association whose pool is out of step once nothing of its credit can be under way, and tells the sender; if that is lost, the
+// answer to its next request tells it again. It says whether it did.
+func (r *Receiver) beginAnew(i int32) bool {
+	a := &r.assocs[i]
+	c, v := &a.poolCredit, &a.poolVain
+	if v.times < maxVain || v.received != a.poolReceived || v.limit != c.limit || !c.expired || c.held > 0 || a.live > 0 || !r.on(rdcc.RulePoolOutOfStep) {
+		return false
+	}
+	r.Counters.PoolsOutOfStep++
+	to, id := a.addr, a.id
+	r.removeAssociation(i)
+	r.sendUnbound(to, id, rdcc.Error{Reason: rdcc.ReasonUnknownAssociation})
+	return true
+}
+
 // creditReturn takes credit back that the sender will not use.
 func (r *Receiver) creditReturn(i int32, m *rdcc.CreditReturn) {
 	a := &r.assocs[i]

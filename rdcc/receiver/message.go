@@ -54,14 +54,8 @@ func (r *Receiver) creditRequest(i int32, m *rdcc.CreditRequest) {
 	}
 	if at := r.index.get(r.messageKey(a, m.MessageID)); at >= 0 {
 		if a.outOfStep() && r.on(rdcc.RulePoolOutOfStep) {
-			if a.poolCredit.held > 0 || a.live > 0 { // at the next request, when the last grant is over
-				a.poolCredit.expired = true
-				return
-			}
-			r.Counters.PoolsOutOfStep++
-			to, id := a.addr, a.id
-			r.removeAssociation(i)
-			r.sendUnbound(to, id, rdcc.Error{Reason: rdcc.ReasonUnknownAssociation})
+			a.poolCredit.expired = true // no more of it; what was granted last is over first
+			r.beginAnew(i)
 			return
 		}
 		r.requestedAgain(at, m)

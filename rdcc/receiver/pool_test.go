@@ -86,6 +86,26 @@ func TestPool_outOfStep(t *testing.T) {
 	l.want("limit", l.one(rdcc.TypeCreditGrant).CreditGrant.GrantLimit, uint64(3000))
 }
 
+// TestPool_outOfStepWhileGranted: what was granted last is over first, and no further request is waited for: the next one may be 100 ms away.
+func TestPool_outOfStepWhileGranted(t *testing.T) {
+	l := newLab(t, pooled)
+	c := l.client(1)
+	c.request(1, 50000, 0)
+	c.data(1, 10000)
+	c.send(&rdcc.Cancel{MessageID: 1})
+	l.pass(time.Millisecond)
+	for range maxVain + 2 {
+		c.request(2, 3000, 0)
+		l.pass(10 * us)
+	}
+	l.want("associations while credit is under way", l.r.live, 1)
+	l.take(rdcc.TypeError)
+	l.pass(5 * time.Millisecond)
+	l.want("associations", l.r.live, 0)
+	l.want("reason", l.one(rdcc.TypeError).Error.Reason, rdcc.ReasonUnknownAssociation)
+	l.want("charged", l.charged(), int64(0))
+}
+
 // TestPool_inStep: a sender that waits for credit keeps its association however often it asks, and so does one that uses what it gets.
 func TestPool_inStep(t *testing.T) {
 	l := newLab(t, pooled)
