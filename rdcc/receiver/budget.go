@@ -70,6 +70,9 @@ func (r *Receiver) uncharge(a *association, scheduled, unscheduled int64, count 
 
 // granted notes a grant that is sent now.
 func (r *Receiver) granted(a *association, c *credit, received, limit uint64, rate int64, lifetime time.Duration) {
+	if c == &a.poolCredit && limit <= c.limit {
+		a.grantedAgain()
+	}
 	c.limit = max(c.limit, limit)
 	c.sent, c.lower = r.now, 0
 	ends := r.now + lifetime + 2*r.cfg.Fabric.DMax

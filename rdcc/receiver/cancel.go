@@ -99,10 +99,29 @@ type vain struct {
 	received, limit uint64        // when it asked the last time
 	sent            time.Duration // the last grant at that time
 	times           uint8
+	grants          uint8 // of the same, since something arrived
 }
 
-// maxVain is after how many such requests the two sides are taken to count differently.
-const maxVain = 3
+// After maxVain such requests the two sides are taken to count differently. A sender may ask every 100 ms only: when it had the
+// same grant maxGrants times, one is enough.
+const (
+	maxVain   = 3
+	maxGrants = 32
+)
+
+// grantedAgain notes that the pool is granted what it was granted before.
+func (a *association) grantedAgain() {
+	c, v := &a.poolCredit, &a.poolVain
+	if v.received != a.poolReceived || v.limit != c.limit {
+		*v = vain{a.poolReceived, c.limit, c.sent, 0, 0}
+	}
+	v.grants = min(v.grants+1, maxGrants)
+}
+
+// out says that its sender has asked in vain often enough.
+func (v *vain) out() bool {
+	return v.times >= maxVain || v.times > 0 && v.grants >= maxGrants
+}
 
 // outOfStep says that a pool's sender asks again and again, and can use no grant. When it cancels a message of which octets were
 // lost, they count in its pool offset for ever (decision 4), and the receiver cannot know how many they were; nor does it always
@@ -114,12 +133,12 @@ func (a *association) outOfStep() bool {
 	c, v := &a.poolCredit, &a.poolVain
 	switch {
 	case v.received != a.poolReceived || v.limit != c.limit:
-		*v = vain{a.poolReceived, c.limit, c.sent, 0}
+		*v = vain{a.poolReceived, c.limit, c.sent, 0, 0}
 	case c.limit > 0 && c.sent != v.sent: // it was granted what it had already, and has sent nothing of it
 		v.sent = c.sent
 		v.times++
 	}
-	return v.times >= maxVain
+	return v.out()
 }
 
 // beginAnew removes an association whose pool is out of step once nothing of its credit can be under way, and tells the sender; if that is lost, the
@@ -127,7 +146,7 @@ func (a *association) outOfStep() bool {
 func (r *Receiver) beginAnew(i int32) bool {
 	a := &r.assocs[i]
 	c, v := &a.poolCredit, &a.poolVain
-	if v.times < maxVain || v.received != a.poolReceived || v.limit != c.limit || !c.expired || c.held > 0 || a.live > 0 || !r.on(rdcc.RulePoolOutOfStep) {
+	if !v.out() || v.received != a.poolReceived || v.limit != c.limit || !c.expired || c.held > 0 || a.live > 0 || !r.on(rdcc.RulePoolOutOfStep) {
 		return false
 	}
 	r.Counters.PoolsOutOfStep++
