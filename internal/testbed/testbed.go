@@ -126,8 +126,9 @@ func (b *Bed) Place(t testing.TB, file, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf("set -e; m=$(mktemp -d); mount -t hostfs none $m -o '%s'; mkdir -p '%s'; cp $m/'%s' '%s.new'; umount $m; rmdir $m; chmod 755 '%[4]s.new'; mv '%[4]s.new' '%[4]s'",
-		filepath.Dir(file), filepath.Dir(at), filepath.Base(file), at)
+	script := fmt.Sprintf("set -e; m=$(mktemp -d); mount -t hostfs none $m -o '%s'; mkdir -p '%s'; cp $m/'%s' '%s.new'; umount $m; rmdir $m; chmod 755 '%[4]s.new'; mv '%[4]s.new' '%[4]s'; "+
+		"for d in '%[5]s'/*/; do d=${d%%/}; [ ${#d} = %[6]d ] && [ $d != '%[2]s' ] && rm -rf $d; done; true", // those of earlier builds
+		filepath.Dir(file), filepath.Dir(at), filepath.Base(file), at, filepath.Dir(filepath.Dir(at)), len(filepath.Dir(at)))
 	var wg sync.WaitGroup
 	failed := make([]error, len(b.Ports))
 	i := 0
