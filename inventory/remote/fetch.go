@@ -109,7 +109,7 @@ func (f *Fetched) bring(ctx context.Context, h PartReader, from, part string) er
 		if _, err := w.Seek(at, io.SeekStart); err != nil {
 			return err
 		}
-		here, err := f.attempt(ctx, h, from, at, w)
+		here, err := attempt(ctx, h, from, at, w)
 		at += here.n
 		switch {
 		case here.err != nil: // a full disk here gets no better
@@ -136,7 +136,7 @@ func (f *Fetched) bring(ctx context.Context, h PartReader, from, part string) er
 
 // counted counts what was written, and keeps the error of writing.
 // attempt copies on from a byte until it breaks off, or brings nothing for too long.
-func (f *Fetched) attempt(ctx context.Context, h PartReader, from string, at int64, w io.Writer) (*counted, error) {
+func attempt(ctx context.Context, h PartReader, from string, at int64, w io.Writer) (*counted, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := stallLimit

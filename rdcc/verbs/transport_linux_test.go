@@ -277,9 +277,10 @@ func TestTransport_cancelled(t *testing.T) {
 }
 
 // TestTransport_fails: a queue pair that fails ends its messages with the reason, and the next one gets a new queue pair.
+// (Both messages are longer than what twenty completions can tell of, in whatever order the receiver grants.)
 func TestTransport_fails(t *testing.T) {
 	d := newDuo(t, "badwc=20", domain.Config{}, domain.Config{Lifetime: long}, Config{})
-	r := d.send(t, &endpoint.Outgoing{Length: 1 << 20}, &endpoint.Outgoing{Length: 1 << 20})
+	r := d.send(t, &endpoint.Outgoing{Length: 4 << 20}, &endpoint.Outgoing{Length: 4 << 20})
 	for i := range r {
 		if r[i].Err == nil || !strings.Contains(r[i].Err.Error(), "transport retry counter exceeded") {
 			t.Errorf("message %d: %v", i, r[i].Err)
