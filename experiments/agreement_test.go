@@ -101,3 +101,32 @@ func TestPasses(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRoom: what is missing in a NIC that had no room for some packets proves nothing; more than those, or a difference between the others, does.
+func TestNoRoom(t *testing.T) {
+	n := func(v int64) *int64 { return &v }
+	for _, c := range []struct {
+		name    string
+		values  []float64
+		lost    *int64
+		verdict Verdict
+	}{
+		{"explained", []float64{100, 100, 60}, n(40), Skip},
+		{"more than that", []float64{100, 100, 59}, n(40), Fail},
+		{"the others differ", []float64{100, 99, 60}, n(40), Fail},
+		{"too many", []float64{100, 100, 101}, n(40), Fail},
+		{"not known", []float64{100, 100, 60}, nil, Fail},
+	} {
+		k := CheckResult{Verdict: Fail}
+		for _, v := range c.values {
+			k.Values = append(k.Values, MetricValue{Value: v})
+		}
+		if noRoom(&k, c.lost); k.Verdict != c.verdict {
+			t.Errorf("%s: %s (%s)", c.name, k.Verdict, k.Reason)
+		}
+	}
+	same := CheckResult{Verdict: Pass, Values: []MetricValue{{Value: 1}, {Value: 1}}}
+	if noRoom(&same, n(5)); same.Verdict != Pass {
+		t.Errorf("what agrees: %s", same.Verdict)
+	}
+}
