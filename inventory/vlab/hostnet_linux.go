@@ -192,7 +192,7 @@ func makeVeth(nl *netlink.Handle, w wire, index, mtu, pid int, keepOffloads bool
 	near := fmt.Sprintf("wire%d", index)
 	far := fmt.Sprintf("end%d", index)
 	if err := nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: near, MTU: mtu, TxQLen: queueLen}, PeerName: far}); err != nil {
-		return -1, nil, fmt.Errorf("veth pair: %w", err)
+		return -1, nil, fmt.Errorf("veth pair of mtu %d: %w", mtu, err)
 	}
 	peer, err := nl.LinkByName(far)
 	if err != nil {

@@ -63,7 +63,7 @@ func (k *keeper) wire(w wire, index, mtu, pid int, keep bool) error {
 // trunk makes a veth pair of which both ends stay here.
 func (k *keeper) trunk(t trunkPlan) error {
 	if err := k.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: t.A.Netdev, MTU: t.MTU, TxQLen: queueLen}, PeerName: t.B.Netdev, PeerMTU: uint32(t.MTU)}); err != nil {
-		return fmt.Errorf("veth pair: %w", err)
+		return fmt.Errorf("veth pair of mtu %d: %w", t.MTU, err)
 	}
 	for _, w := range []wire{t.A, t.B} {
 		fd, offs, err := wireEnd(k.nl, w, w.Netdev, false)
