@@ -30,7 +30,7 @@ func TestFetched_stalls(t *testing.T) {
 	stallLimit = 20 * time.Millisecond
 	f := Fetched{Bytes: 100}
 	h := &stalling{gives: 40}
-	if err := f.bring(t.Context(), h, "file", filepath.Join(t.TempDir(), "part")); err != nil && !strings.Contains(err.Error(), "no byte came for 20ms") {
+	if err := f.bring(t.Context(), h, "file", filepath.Join(t.TempDir(), "part")); err != nil { // each attempt brings something
 		t.Error(err)
 	}
 	if len(h.asked) < 3 || h.asked[1] != 40 || h.asked[2] != 80 {

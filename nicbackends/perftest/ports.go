@@ -148,7 +148,7 @@ const listenerScript = `listener() {
 // at ("got", "held", "busy"), and gives back what it got when that is fewer than count.
 const claimScript = listenerScript + portsDir + `run=$1; now=$2; expires=$3; owner=$4; need=$5; shift 5
 listening=" $(awk '$4=="0A"{n=split($2,a,":"); v=0; for(i=1;i<=4;i++) v=v*16+index("123456789ABCDEF",substr(a[n],i,1)); printf "%d ", v}' /proc/net/tcp /proc/net/tcp6 2>/dev/null)"
-# A server of the connection manager (-R) has no TCP socket, and one that was killed can leave its port taken in the kernel.
+# A server of the connection manager (-R) has no TCP socket.
 listening="$listening$(rdma resource show cm_id 2>/dev/null | awk '/ state LISTEN /{for (i = 1; i < NF; i++) if ($i == "src-addr") {n = split($(i+1), a, ":"); printf "%d ", a[n]}}')"
 got=
 n=0
