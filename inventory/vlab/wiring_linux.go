@@ -19,27 +19,26 @@ import (
 	"github.com/pcmlab/pcmlab/inventory/fabric"
 )
 
-// wires makes the veth pairs, our ends in this namespace.
+// wires makes the veth pairs, our ends in this namespace. Those of NICs come first: an mtu that the kernel refuses is that of a NIC, and a mirror has it
+// from there.
 func (k *keeper) wires() error {
 	index := 0
+	pair := func(c *child, netdev string, mtu int) error {
+		index++
+		return k.wire(wire{c.name, netdev}, index-1, mtu, c.cmd.Process.Pid, k.specOf(c.name).KeepOffloads)
+	}
 	for _, c := range k.hosts {
-		spec := k.specOf(c.name)
-		type end struct {
-			netdev string
-			mtu    int
-		}
-		var ends []end
-		for _, n := range spec.NICs {
-			ends = append(ends, end{n.Netdev, n.MTU})
-		}
-		for _, m := range spec.Mirrors {
-			ends = append(ends, end{m.Netdev, m.MTU})
-		}
-		for _, e := range ends {
-			if err := k.wire(wire{c.name, e.netdev}, index, e.mtu, c.cmd.Process.Pid, spec.KeepOffloads); err != nil {
+		for _, n := range k.specOf(c.name).NICs {
+			if err := pair(c, n.Netdev, n.MTU); err != nil {
 				return err
 			}
-			index++
+		}
+	}
+	for _, c := range k.hosts {
+		for _, m := range k.specOf(c.name).Mirrors {
+			if err := pair(c, m.Netdev, m.MTU); err != nil {
+				return err
+			}
 		}
 		if err := c.ch.send(message{Type: msgLinks}); err != nil {
 			return fmt.Errorf("host %q: %w", c.name, err)
